@@ -1,0 +1,84 @@
+"""What the system must bring, and the command that installs what is missing."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import interpreters
+from places import say, stop, workspace
+
+_MANAGERS = {
+    "apt-get": ("apt-get install", {"compiler": "g++"}),
+    "dnf": ("dnf install", {"compiler": "gcc-c++"}),
+    "pacman": ("pacman -S", {"compiler": "gcc"}),
+    "zypper": ("zypper install", {"compiler": "gcc-c++"}),
+}
+
+
+def _command(need: str, fallback: str) -> str:
+    """The shell command that installs a package on this system."""
+    for manager, (install, packages) in _MANAGERS.items():
+        if shutil.which(manager):
+            return f"{'' if os.geteuid() == 0 else 'sudo '}{install} {packages.get(need, need)}"
+    return fallback
+
+
+def no_python() -> None:
+    """Says why no Python can make an environment."""
+    without = [python for python in interpreters.active() if python.usable]
+    if without:
+        major, minor, _ = without[0].version
+        stop(
+            f"{without[0].name} cannot make environments: its module ensurepip is missing.",
+            f"install it: {_command(f'python{major}.{minor}-venv', 'the venv package of this system')}",
+        )
+    stop("no Python from 3.11 to 3.14 was found.", f"install one: {_command('python3', 'Python 3.11 or newer')}")
+
+
+def check_compilers(environ: dict[str, str]) -> None:
+    """Stops with every missing tool named, not only the first."""
+    wrong = []
+    compiler = environ.get("CXX", "c++").split()[0]
+    if not shutil.which(compiler, path=environ["PATH"]):
+        wrong.append(f"no C++ compiler ({compiler}). Install one: {_command('compiler', 'g++ or clang++')}")
+    needed = workspace()["rust-version"]
+    found = _rust(environ)
+    if found is None:
+        wrong.append(f"no Rust. Install {needed} or newer with rustup: {_rustup()}")
+    elif tuple(map(int, found.split("."))) < tuple(map(int, needed.split("."))):
+        wrong.append(f"Rust {found} is too old, {needed} is needed. With rustup: {_rustup()}")
+    if wrong:
+        stop(*wrong)
+
+
+def _rustup() -> str:
+    if shutil.which("rustup"):
+        return "rustup update stable && rustup default stable"
+    return "see https://rustup.rs, or the package rustup of your system, then: rustup default stable"
+
+
+def _rust(environ: dict[str, str]) -> str | None:
+    """The version of the rustc that cargo will use, or None."""
+    if not shutil.which("cargo", path=environ["PATH"]):
+        return None
+    try:
+        done = subprocess.run(["rustc", "--version"], capture_output=True, text=True, env=environ, timeout=60)
+    except OSError:
+        return None
+    version = re.match(r"rustc (\d+\.\d+)", done.stdout)
+    if version is None:
+        say(f"rustc --version failed: {done.stderr.strip()}")
+        return None
+    return version[1]
+
+
+def rustup_home(environ: dict[str, str]) -> str | None:
+    """Where rustup keeps its toolchains when HOME is not the one that it was installed under."""
+    cargo = shutil.which("cargo", path=environ["PATH"])
+    if cargo is None or environ.get("RUSTUP_HOME") or (Path(environ["HOME"]) / ".rustup").exists():
+        return None
+    folder = Path(cargo).absolute().parent
+    beside = folder.parents[1] / ".rustup"
+    return str(beside) if folder.parts[-2:] == (".cargo", "bin") and beside.is_dir() else None
