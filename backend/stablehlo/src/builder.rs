@@ -81,8 +81,9 @@ impl Builder {
         self.params.len()
     }
 
-    /// The text of the module, with these results of the function. `param_attrs` gives a
-    /// parameter's attributes, such as `tf.aliasing_output = 0 : i32`.
+    /// The text of the module, with these results of the function, which must not come out of a
+    /// region. `param_attrs` gives a parameter's attributes, such as
+    /// `tf.aliasing_output = 0 : i32`.
     #[must_use]
     pub fn finish(
         self,

@@ -3,6 +3,29 @@
 //! [`Builder`] writes a module as MLIR text in generic form, one line per operation. Every method
 //! checks element types and shapes first and answers with an [`Error`] that names the operation
 //! and the facts, so that a wrong program is refused here and not inside a compiler.
+//!
+//! ```
+//! use tpulab_stablehlo::{Builder, DType, Precision, Reducer};
+//!
+//! # fn main() -> tpulab_stablehlo::Result<()> {
+//! let mut b = Builder::new();
+//! let x = b.param(DType::F32, &[8, 4]);
+//! let w = b.param(DType::F32, &[4, 2]);
+//! let product = b.matmul(&x, &w, Precision::Default)?;
+//! let active = b.tanh(&product)?;
+//! let total = b.reduce_with(Reducer::Sum, &active, &[0])?;
+//! assert_eq!(total.dims(), [2]);
+//! let text = b.finish(&[total], |_| None);
+//! # assert!(text.contains("dot_general"));
+//!
+//! let mut b = Builder::new();
+//! let x = b.param(DType::F32, &[8]);
+//! let y = b.param(DType::F32, &[4]);
+//! let wrong = b.add(&x, &y).unwrap_err();
+//! assert_eq!(wrong.to_string(), "add: shapes differ: [8] and [4]");
+//! # Ok(())
+//! # }
+//! ```
 
 mod builder;
 mod check;

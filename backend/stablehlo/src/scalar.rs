@@ -232,3 +232,123 @@ fn narrow_text(value: f64, format: &Narrow) -> String {
     }
     f32_text((steps * quantum).copysign(value) as f32)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use DType::{BF16, Bool, C64, F16, F32, F64, I8, I64, U8, U64};
+
+    fn spelled(value: impl Into<Scalar>, dtype: DType) -> String {
+        value.into().literal(dtype).unwrap()
+    }
+
+    #[test]
+    fn spelling() {
+        assert_eq!(spelled(1, F32), "1.0");
+        assert_eq!(spelled(0.1_f32, F32), "0.1");
+        assert_eq!(spelled(1e-7, F64), "1.0e-7");
+        assert_eq!(spelled(-0.0, BF16), "-0.0");
+        assert_eq!(spelled(f64::INFINITY, F64), "0x7FF0000000000000");
+        assert_eq!(spelled(f64::NEG_INFINITY, F16), "0xFC00");
+        assert_eq!(spelled(-f64::NAN, BF16), "0x7FC0");
+        assert_eq!(spelled(2, C64), "(2.0, 0.0)");
+        assert_eq!(
+            spelled(Scalar::Complex(0.5, f64::INFINITY), C64),
+            "(0.5, 0x7F800000)"
+        );
+        assert_eq!(spelled(f64::NAN, Bool), "true");
+        assert_eq!(spelled(-128.9, I8), "-128");
+        assert_eq!(spelled(u64::MAX, U64), "18446744073709551615");
+    }
+
+    #[test]
+    fn what_does_not_fit() {
+        let refused = |value: Scalar, dtype| value.literal(dtype).is_err();
+        assert!(refused(Scalar::Int(128), I8));
+        assert!(refused(Scalar::Int(-1), U8));
+        assert!(refused(Scalar::UInt(1 << 63), I64));
+        assert!(refused(Scalar::Float(9.3e18), I64));
+        assert!(refused(Scalar::Float(f64::INFINITY), I64));
+        assert!(refused(Scalar::Complex(1.0, 1.0), F32));
+        assert!(!refused(Scalar::Complex(1.0, 0.0), I8));
+    }
+
+    #[test]
+    fn rounding_at_the_edges_of_half_precision() {
+        assert_eq!(spelled(65504, F16), "65504.0");
+        assert_eq!(spelled(65519.9, F16), "65504.0");
+        assert_eq!(spelled(65520, F16), "0x7C00");
+        assert_eq!(spelled(1e300, F16), "0x7C00");
+        assert_eq!(spelled(2049, F16), "2048.0");
+        assert_eq!(spelled(2_f64.powi(-25), F16), "0.0");
+        assert_eq!(spelled(2_f64.powi(-25) * 1.001, F16), "5.9604645e-8");
+        assert_eq!(spelled(1e-310, BF16), "0.0");
+        assert_eq!(spelled(f64::MIN_POSITIVE / 2.0, F16), "0.0");
+    }
+
+    /// The finite numbers of a 16-bit format, zero and up.
+    fn numbers(dtype: DType) -> Vec<f64> {
+        let (mantissa_bits, min_exponent, infinity) = if dtype == F16 {
+            (10, -14, 0x7C00)
+        } else {
+            (7, -126, 0x7F80)
+        };
+        (0..infinity)
+            .map(|bits: i32| {
+                let (exponent, mantissa) =
+                    (bits >> mantissa_bits, bits & ((1 << mantissa_bits) - 1));
+                let hidden = if exponent > 0 { 1 << mantissa_bits } else { 0 };
+                f64::from(hidden + mantissa)
+                    * 2_f64.powi(exponent.max(1) - 1 + min_exponent - mantissa_bits)
+            })
+            .collect()
+    }
+
+    proptest! {
+        /// No number of the format is nearer, and of two equally near ones it is the even one.
+        #[test]
+        fn rounds_to_nearest(value in prop_oneof![
+            -66000.0..66000.0_f64, -1e-4..1e-4_f64, -4e-8..4e-8_f64, -1e38..1e38_f64,
+        ], narrow in prop_oneof![Just(F16), Just(BF16)]) {
+            let table = numbers(narrow);
+            let text = spelled(value, narrow);
+            let top = table[table.len() - 1];
+            let quantum = top - table[table.len() - 2];
+            if value.abs() >= top + quantum / 2.0 {
+                prop_assert!(text.starts_with("0x"));
+            } else {
+                let found: f64 = text.parse::<f32>().unwrap().into();
+                let place = table.iter().position(|number| *number == found.abs());
+                prop_assert!(place.is_some(), "{} is no {}", found, narrow);
+                let place = place.unwrap();
+                let distance = (value.abs() - found.abs()).abs();
+                for (other, number) in table.iter().enumerate() {
+                    let away = (value.abs() - number).abs();
+                    prop_assert!(distance < away || (distance == away && place % 2 == 0) || other == place);
+                }
+            }
+        }
+
+        #[test]
+        fn single_precision_survives_parsing_by_way_of_double(bits in any::<u32>()) {
+            let value = f32::from_bits(bits);
+            prop_assume!(value.is_finite());
+            let parsed = spelled(value, F32).parse::<f64>().unwrap();
+            prop_assert_eq!((parsed as f32).to_bits(), bits);
+        }
+
+        #[test]
+        fn large_integers_round_once(value in any::<i64>()) {
+            let expected = value as f32;
+            prop_assert_eq!(spelled(value, F32).parse::<f32>().unwrap(), expected);
+            // Halfway between two bf16 numbers, one unit up or down decides.
+            let half = (1_i64 << 60) + (1 << 52);
+            let up: f32 = spelled(half + 1, BF16).parse().unwrap();
+            let down: f32 = spelled(half - 1, BF16).parse().unwrap();
+            prop_assert_eq!(up, ((1_i64 << 60) + (1 << 53)) as f32);
+            prop_assert_eq!(down, (1_i64 << 60) as f32);
+        }
+    }
+}

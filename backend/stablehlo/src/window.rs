@@ -79,7 +79,7 @@ pub(crate) fn axis_size(
     window_dilation: i64,
     padding: (i64, i64),
 ) -> Result<i64> {
-    if window < 0 || stride < 1 || base_dilation < 1 || window_dilation < 1 {
+    if window < 1 || stride < 1 || base_dilation < 1 || window_dilation < 1 {
         return Err(Error::Attribute {
             op,
             detail: format!(
