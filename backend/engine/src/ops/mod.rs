@@ -1,7 +1,9 @@
 //! Lowerings, a family a file. Each names the ATen base ops it serves; overloads are told apart by their arguments.
 
 mod activation;
+mod activation_backward;
 mod argreduce;
+mod binary;
 mod bitwise;
 mod clamp;
 mod compare;
@@ -10,6 +12,7 @@ mod copies;
 mod embedding;
 mod factory;
 mod foreach;
+mod formula;
 mod index;
 mod loss;
 mod masked;
@@ -27,12 +30,15 @@ mod scatter;
 mod shape;
 mod softmax;
 mod sort;
+mod special;
 
 use crate::registry::Registry;
 
 pub(crate) fn register(registry: &mut Registry) {
     activation::register(registry);
+    activation_backward::register(registry);
     argreduce::register(registry);
+    binary::register(registry);
     bitwise::register(registry);
     clamp::register(registry);
     compare::register(registry);
@@ -58,4 +64,5 @@ pub(crate) fn register(registry: &mut Registry) {
     shape::register(registry);
     softmax::register(registry);
     sort::register(registry);
+    special::register(registry);
 }
