@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> Iterator[Run]:
+def python(tmp_path: Path) -> Run:
     """Runs Python code, or `-m ...`, in a process of its own: `python(code, TPULAB_DEVICES="4")`."""
 
     def run(*arguments: str, package: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -115,7 +115,7 @@ def python(tmp_path: Path) -> Iterator[Run]:
         clean |= {"PYTHONPATH": path, "XDG_CACHE_HOME": str(tmp_path / "cache")} | environ
         return subprocess.run([sys.executable, *command], env=clean, capture_output=True, text=True, timeout=100)
 
-    yield run
+    return run
 
 
 @pytest.fixture

@@ -9,12 +9,16 @@ def test_eager_mode_is_set_by_calling(engine: FakeEngine) -> None:
 
 
 def test_eager_mode_is_set_back_after_a_block(engine: FakeEngine) -> None:
-    with pytest.raises(KeyError), tpulab.eager_mode("blocking"):
-        assert engine.settings["mode"] == "blocking"
-        with tpulab.eager_mode("strict"):
-            assert engine.settings["mode"] == "strict"
-        assert engine.settings["mode"] == "blocking"
-        raise KeyError
+    def fail() -> None:
+        with tpulab.eager_mode("blocking"):
+            assert engine.settings["mode"] == "blocking"
+            with tpulab.eager_mode("strict"):
+                assert engine.settings["mode"] == "strict"
+            assert engine.settings["mode"] == "blocking"
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert engine.settings["mode"] == "strict"
 
 
