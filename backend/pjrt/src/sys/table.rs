@@ -120,6 +120,9 @@ slots! {
     69 buffer_copy_to_device "PJRT_Buffer_CopyToDevice" BufferCopyToDevice;
     70 buffer_to_host "PJRT_Buffer_ToHostBuffer" BufferToHost;
     72 buffer_ready_event "PJRT_Buffer_ReadyEvent" BufferReadyEvent;
+    74 buffer_add_reference "PJRT_Buffer_IncreaseExternalReferenceCount" BufferReference;
+    75 buffer_drop_reference "PJRT_Buffer_DecreaseExternalReferenceCount" BufferReference;
+    76 buffer_data_pointer "PJRT_Buffer_OpaqueDeviceMemoryDataPointer" BufferDataPointer;
     96 executable_memory_stats "PJRT_Executable_GetCompiledMemoryStats" ExecutableMemoryStats;
 }
 
@@ -146,7 +149,8 @@ impl Table {
             String::new()
         } else {
             // SAFETY: the plugin wrote a pointer and a length that live as long as `error`.
-            let bytes = unsafe { std::slice::from_raw_parts(text.message.cast::<u8>(), text.message_size) };
+            let bytes =
+                unsafe { std::slice::from_raw_parts(text.message.cast::<u8>(), text.message_size) };
             String::from_utf8_lossy(bytes).into_owned()
         };
 
@@ -156,7 +160,11 @@ impl Table {
         let second = unsafe { (self.error_get_code)(&mut code) };
         self.destroy_error(second);
         self.destroy_error(error);
-        Error::Pjrt { code: ErrorCode::from_raw(code.code), message, call }
+        Error::Pjrt {
+            code: ErrorCode::from_raw(code.code),
+            message,
+            call,
+        }
     }
 
     fn destroy_error(&self, error: Opaque) {
