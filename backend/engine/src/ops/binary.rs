@@ -2,7 +2,9 @@
 
 use tpulab_stablehlo::{Binary, DType, Reducer, Unary};
 
-use super::formula::{Formula, common, finish, float_binary, promoted, sign_bit, unsupported};
+use super::formula::{
+    Formula, common, finish, float_binary, float_only_binary, promoted, sign_bit, unsupported,
+};
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, Number, Operand, one};
 use crate::registry::{Lowered, Registry};
@@ -18,18 +20,23 @@ pub(crate) fn register(r: &mut Registry) {
         float_binary(c, |a, b| a.binary(Binary::Atan2, b))
     })
     .pointwise();
-    r.op("hypot", |c| float_binary(c, hypot)).pointwise();
+    r.op("hypot", |c| float_only_binary(c, "hypot_cpu", hypot))
+        .pointwise();
     r.op("copysign", |c| {
         float_binary(c, |a, b| sign_bit(b).choose(-a.abs(), a.abs()))
     })
     .pointwise();
     r.op("nextafter", next_after).pointwise();
     r.op("logaddexp", |c| {
-        float_binary(c, |a, b| log_of_sum(a, b, |gap| gap.exp().log1p()))
+        float_only_binary(c, "logaddexp_cpu", |a, b| {
+            log_of_sum(a, b, |gap| gap.exp().log1p())
+        })
     })
     .pointwise();
-    r.op("logaddexp2", |c| float_binary(c, logaddexp2))
-        .pointwise();
+    r.op("logaddexp2", |c| {
+        float_only_binary(c, "logaddexp2_cpu", logaddexp2)
+    })
+    .pointwise();
     r.op("xlogy", |c| float_binary(c, |a, b| a_log_b(a, b, b.log())))
         .pointwise();
     r.op("special_xlog1py", |c| {
@@ -149,13 +156,14 @@ fn gcd_or_lcm(c: &mut Ctx<'_>, multiple: bool) -> Result<Lowered> {
     if !multiple {
         return Ok(one(divisor));
     }
-    let divisor = Formula::from(divisor);
-    let product = (Formula::from(a) / &divisor) * Formula::from(b);
-    let product = if dtype.is_signed() {
-        product.abs()
-    } else {
-        product
+    // In C++ small integers multiply as ints, which matters to the absolute value.
+    let wide = match dtype {
+        DType::I8 | DType::I16 => DType::I32,
+        other => other,
     };
+    let divisor = Formula::from(divisor).to(wide);
+    let product = (Formula::from(a).to(wide) / &divisor) * Formula::from(b).to(wide);
+    let product = product.abs();
     finish(c, &divisor.eq(0i64).choose(0i64, product), dtype)
 }
 
