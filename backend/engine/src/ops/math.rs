@@ -173,14 +173,14 @@ fn logit(c: &mut Ctx<'_>) -> Result<Lowered> {
     finish(c, &(&held / (1.0 - &held)).log(), dtype)
 }
 
-/// eps and 1 - eps.
+/// eps and 1 - eps, both rounded to the dtype.
 fn bounds(c: &mut Ctx<'_>, dtype: DType) -> Result<Option<(Formula, Formula)>> {
     if !c.has("eps") {
         return Ok(None);
     }
-    let low = Formula::from(c.scalar_or("eps", 0.0, wide(dtype))?);
+    let low = Formula::from(c.scalar_or("eps", 0.0, dtype)?);
     let high = 1.0 - &low;
-    Ok(Some((low, high)))
+    Ok(Some((low.to(wide(dtype)), high.to(wide(dtype)))))
 }
 
 fn logit_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
@@ -188,7 +188,7 @@ fn logit_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
     // At 0 and 1 the quotient is grad · inf, as torch wants it.
     let slope = &grad / (&x * (1.0 - &x));
     let result = match bounds(c, dtype)? {
-        Some((low, high)) => (x.lt(low) | x.gt(high)).choose(0.0, slope),
+        Some((low, high)) => (x.ge(low) & x.le(high)).choose(slope, 0.0),
         None => (x.lt(0.0) | x.gt(1.0)).choose(f64::NAN, slope),
     };
     finish(c, &result, dtype)

@@ -14,6 +14,7 @@ mod factory;
 mod foreach;
 mod formula;
 mod index;
+mod integer;
 mod loss;
 mod masked;
 mod math;
@@ -48,6 +49,7 @@ pub(crate) fn register(registry: &mut Registry) {
     factory::register(registry);
     foreach::register(registry);
     index::register(registry);
+    integer::register(registry);
     loss::register(registry);
     masked::register(registry);
     math::register(registry);
