@@ -27,6 +27,7 @@ mod scatter;
 mod shape;
 mod softmax;
 mod sort;
+mod util;
 
 use crate::registry::Registry;
 
