@@ -7,6 +7,7 @@ mod clamp;
 mod compare;
 mod conv;
 mod copies;
+mod dropout;
 mod embedding;
 mod factory;
 mod foreach;
@@ -21,16 +22,19 @@ mod norm;
 mod optimizer;
 mod places;
 mod pointwise;
+mod padding;
 mod pool;
 mod random;
 mod reduce;
 mod resample;
+mod sampling;
 mod scan;
 mod scatter;
 mod shape;
 mod softmax;
 mod sort;
 mod util;
+mod windows;
 
 use crate::registry::Registry;
 
@@ -42,6 +46,7 @@ pub(crate) fn register(registry: &mut Registry) {
     compare::register(registry);
     conv::register(registry);
     copies::register(registry);
+    dropout::register(registry);
     embedding::register(registry);
     factory::register(registry);
     foreach::register(registry);
@@ -55,13 +60,16 @@ pub(crate) fn register(registry: &mut Registry) {
     norm::register(registry);
     optimizer::register(registry);
     pointwise::register(registry);
+    padding::register(registry);
     pool::register(registry);
     random::register(registry);
     reduce::register(registry);
     resample::register(registry);
+    sampling::register(registry);
     scan::register(registry);
     scatter::register(registry);
     shape::register(registry);
     softmax::register(registry);
     sort::register(registry);
+    windows::register(registry);
 }
