@@ -131,8 +131,8 @@ QUIET = """
 import os, sys, threading
 import torch
 def sockets():
-    links = (os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}"))
-    return [link for link in links if link.startswith("socket:")]
+    nodes = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+    return [node for node in nodes if os.path.lexists(node) and os.readlink(node).startswith("socket:")]
 maps = open("/proc/self/maps").read()
 print(len(os.listdir("/proc/self/task")), len(sockets()), "pjrt" in maps, "libtpu.so" in maps)
 print(torch.tpu.is_available(), torch.tpu.device_count(), torch.tpu.is_initialized(), torch.device("tpu:1"))

@@ -1,5 +1,4 @@
 import fcntl
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,7 +94,7 @@ def test_a_tpu_without_libtpu(engine: FakeEngine, root: Path) -> None:
     add_tpu(root)
     found = look(root)
     assert found["TPU"].state == "warn"
-    assert "1 on the PCI bus (v6e); device nodes: /dev/accel0, but libtpu is not installed" in found["TPU"].found
+    assert "1 on the PCI bus (v6e), device nodes /dev/accel0, but libtpu is not installed" in found["TPU"].found
     assert "tpulab[tpu]" in found["TPU"].remedy
 
 
@@ -124,7 +123,13 @@ def holder(root: Path) -> Iterator[int]:
     """Another process that holds libtpu's lock."""
     lock = root / "tmp/libtpu_lockfile"
     lock.touch()
-    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
+    code = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+input()
+"""
     command = [sys.executable, "-c", code, str(lock)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
@@ -219,5 +224,5 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_who_asks_is_not_counted_as_a_holder(root: Path) -> None:
-    facts = os.stat("/proc/self/exe")
+    facts = Path("/proc/self/exe").stat()
     assert _doctor._holders(root, facts.st_dev, facts.st_ino) == []

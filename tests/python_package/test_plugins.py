@@ -51,7 +51,7 @@ def test_the_installed_package_is_found(site: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_found_where_nothing_is(site: Path, tmp_path: Path) -> None:
     assert _plugins.find({}, str(tmp_path)) is None
-    with pytest.raises(RuntimeError, match="pip install .*TPULAB_PLUGIN"):
+    with pytest.raises(RuntimeError, match=r"pip install .*TPULAB_PLUGIN"):
         _plugins.prepare(None)
 
 
@@ -84,13 +84,13 @@ def test_without_a_pci_listing_the_nodes_do(tmp_path: Path) -> None:
 
 def test_an_unknown_file_is_refused_unless_it_was_chosen(tmp_path: Path) -> None:
     plugin = put(tmp_path / "plugin.so")
-    with pytest.raises(RuntimeError, match="SHA-256.*TPULAB_PLUGIN"):
+    with pytest.raises(RuntimeError, match=r"SHA-256.*TPULAB_PLUGIN"):
         _plugins.verify(str(plugin), chosen=False)
     _plugins.verify(str(plugin), chosen=True)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="gone.so does not exist"):
+    with pytest.raises(RuntimeError, match=r"gone\.so does not exist"):
         _plugins.verify(str(tmp_path / "gone.so"), chosen=True)
 
 

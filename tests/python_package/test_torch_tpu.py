@@ -7,14 +7,52 @@ from conftest import Run
 pytestmark = pytest.mark.usefixtures("bridge")
 
 #: What scripts written for CUDA ask for.
-NAMES = """
-    Event OutOfMemoryError Stream amp can_device_access_peer current_device current_stream default_generators
-    default_stream device device_count device_of empty_cache get_amp_supported_dtype get_device_capability
-    get_device_name get_device_properties get_rng_state get_rng_state_all init initial_seed is_available
-    is_bf16_supported is_initialized manual_seed manual_seed_all max_memory_allocated max_memory_reserved mem_get_info
-    memory memory_allocated memory_reserved memory_stats memory_summary random reset_peak_memory_stats seed seed_all
-    set_device set_rng_state set_rng_state_all set_stream stream synchronize
-""".split()
+NAMES = [
+    "Event",
+    "OutOfMemoryError",
+    "Stream",
+    "amp",
+    "can_device_access_peer",
+    "current_device",
+    "current_stream",
+    "default_generators",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "get_amp_supported_dtype",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "random",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
 
 
 def test_the_names_are_there() -> None:

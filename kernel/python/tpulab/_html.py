@@ -15,7 +15,7 @@ _BOX = (
     "font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:var(--jp-ui-font-size1,13px);"
     "color:var(--jp-ui-font-color1,inherit);line-height:1.5;max-width:60em"
 )
-_QUIET = "color:var(--jp-ui-font-color2,inherit);opacity:0.9"
+_QUIET = "color:var(--jp-ui-font-color2,inherit)"
 _EDGE = "var(--jp-border-color1,rgba(128,128,128,0.5))"
 _ROW = f'<tr style="border-bottom:1px solid {_EDGE}">'
 _BAD = "color:var(--jp-error-color1,#d32f2f)"
@@ -43,7 +43,8 @@ def report(checks: list[tuple[str, str, str, str]], verdict: str) -> str:
     for name, state, found, remedy in checks:
         cure = f'<div style="{_QUIET}">→ {escape(remedy)}</div>' if remedy else ""
         mark = f'<span style="color:{_COLORS[state]};font-weight:600">{state}</span>'
-        cells = (mark, escape(name), escape(found) + cure)
+        label = f'<span style="white-space:nowrap">{escape(name)}</span>'
+        cells = (mark, label, escape(found) + cure)
         rows.append(
             _ROW + "".join(f'<td style="{_cell("l")};vertical-align:top">{cell}</td>' for cell in cells) + "</tr>"
         )
@@ -87,7 +88,7 @@ def _heads(columns: tuple[str, ...], align: str) -> str:
 
 def _cell(side: str) -> str:
     # Said for each cell, since JupyterLab's own sheet puts all cells right.
-    return f"text-align:{'right' if side == 'r' else 'left'};padding:.15em .8em .15em 0"
+    return f"text-align:{'right' if side == 'r' else 'left'};padding:.2em 1em .2em 0"
 
 
 def _bar(share: Share) -> str:

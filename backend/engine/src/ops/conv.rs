@@ -153,7 +153,7 @@ fn convolve(c: &mut Ctx<'_>, lhs: &Value, rhs: &Value, mut spec: ConvSpec) -> Re
         return Ok(c.b.convert(&wide, dtype)?);
     }
     let ((a, a_rest), (b, b_rest)) = (bf16_split(c, lhs)?, bf16_split(c, rhs)?);
-    let mut run = |c: &mut Ctx<'_>, a: &Value, b: &Value| -> Result<Value> {
+    let run = |c: &mut Ctx<'_>, a: &Value, b: &Value| -> Result<Value> {
         let (a, b) = (c.b.convert(a, DType::F32)?, c.b.convert(b, DType::F32)?);
         Ok(c.b.convolution(&a, &b, &spec)?)
     };
