@@ -1,7 +1,9 @@
 //! Lowerings, a family a file. Each names the ATen base ops it serves; overloads are told apart by their arguments.
 
 mod activation;
+mod activation_backward;
 mod argreduce;
+mod binary;
 mod bitwise;
 mod clamp;
 mod compare;
@@ -11,6 +13,7 @@ mod dropout;
 mod embedding;
 mod factory;
 mod foreach;
+mod formula;
 mod index;
 mod index_dim;
 mod loss;
@@ -20,9 +23,9 @@ mod matmul;
 mod nonzero;
 mod norm;
 mod optimizer;
+mod padding;
 mod places;
 mod pointwise;
-mod padding;
 mod pool;
 mod random;
 mod reduce;
@@ -33,6 +36,7 @@ mod scatter;
 mod shape;
 mod softmax;
 mod sort;
+mod special;
 mod util;
 mod windows;
 
@@ -40,7 +44,9 @@ use crate::registry::Registry;
 
 pub(crate) fn register(registry: &mut Registry) {
     activation::register(registry);
+    activation_backward::register(registry);
     argreduce::register(registry);
+    binary::register(registry);
     bitwise::register(registry);
     clamp::register(registry);
     compare::register(registry);
@@ -59,8 +65,8 @@ pub(crate) fn register(registry: &mut Registry) {
     nonzero::register(registry);
     norm::register(registry);
     optimizer::register(registry);
-    pointwise::register(registry);
     padding::register(registry);
+    pointwise::register(registry);
     pool::register(registry);
     random::register(registry);
     reduce::register(registry);
@@ -71,5 +77,6 @@ pub(crate) fn register(registry: &mut Registry) {
     shape::register(registry);
     softmax::register(registry);
     sort::register(registry);
+    special::register(registry);
     windows::register(registry);
 }
