@@ -2,6 +2,7 @@
 
 mod activation;
 mod argreduce;
+mod batch_norm;
 mod bitwise;
 mod clamp;
 mod compare;
@@ -36,6 +37,7 @@ use crate::registry::Registry;
 pub(crate) fn register(registry: &mut Registry) {
     activation::register(registry);
     argreduce::register(registry);
+    batch_norm::register(registry);
     bitwise::register(registry);
     clamp::register(registry);
     compare::register(registry);
