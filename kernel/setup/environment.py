@@ -23,7 +23,10 @@ TORCH_PACKAGES = ("torch", "triton", "nvidia-", "cuda-")
 # The system's certificates on Debian, Fedora and openSUSE.
 CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
 # Room to ask for, and what a real run took (Python 3.11, x86-64): with torch from PyPI, and with an active torch.
-SIZE = {True: (7 << 30, "about 3.4 GB to download and 6.7 GB on the disk"), False: (2 << 30, "about 0.4 GB to download and 1.2 GB on the disk")}
+SIZE = {
+    True: (7 << 30, "about 3.4 GB to download and 6.7 GB on the disk"),
+    False: (2 << 30, "about 0.4 GB to download and 1.2 GB on the disk"),
+}
 
 
 @dataclass(frozen=True)

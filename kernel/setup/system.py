@@ -69,7 +69,7 @@ def _rust(environ: dict[str, str]) -> str | None:
         return None
     version = re.match(r"rustc (\d+\.\d+)", done.stdout)
     if version is None:
-        say(f"rustc --version failed: {done.stderr.strip()}")
+        say(f"rustc --version says: {done.stderr.strip().splitlines()[0] if done.stderr else done.stdout}")
         return None
     return version[1]
 
@@ -77,7 +77,8 @@ def _rust(environ: dict[str, str]) -> str | None:
 def rustup_home(environ: dict[str, str]) -> str | None:
     """Where rustup keeps its toolchains when HOME is not the one that it was installed under."""
     cargo = shutil.which("cargo", path=environ["PATH"])
-    if cargo is None or environ.get("RUSTUP_HOME") or (Path(environ["HOME"]) / ".rustup").exists():
+    toolchains = Path(environ["HOME"]) / ".rustup" / "toolchains"
+    if cargo is None or environ.get("RUSTUP_HOME") or any(toolchains.glob("*")):
         return None
     folder = Path(cargo).absolute().parent
     beside = folder.parents[1] / ".rustup"

@@ -31,8 +31,11 @@ def make(env: Environment) -> None:
         "--out",
         str(DIST),
     ]
+    # maturin sets variables that pyo3's build scripts look at: in a folder of its own it does not undo the other builds.
+    environ = environment.environ(env)
+    environ["CARGO_TARGET_DIR"] += "/wheel"
     with build.claim():
-        done = subprocess.run([*command, *build.locked()], cwd=CLONE, env=environment.environ(env))
+        done = subprocess.run([*command, *build.locked()], cwd=CLONE, env=environ)
     if done.returncode != 0:
         stop("maturin failed, see above")
     (wheel,) = DIST.glob("tpulab-*.whl")

@@ -34,7 +34,7 @@ pub use error::{Error, Kind, Result};
 pub use execute::call;
 pub use program::{OutDesc, OutKind, Outputs};
 pub use registry::{ArgSchema, OpId, OpInfo, ReturnSchema, Schema, direct_ops, register_op};
-pub use runtime::{device_count, start, synchronize};
+pub use runtime::{capacity, device_count, is_started, start, synchronize};
 pub use settings::{Mode, Settings};
 pub use stats::{count_fallback, fallback_enabled, memory_stats, reset_peak_memory};
 pub use tensor::Tensor;

@@ -46,6 +46,16 @@ pub fn start() -> Result<()> {
     get().map(|_| ())
 }
 
+/// True once the plugin is loaded.
+pub fn is_started() -> bool {
+    RUNTIME.get().is_some()
+}
+
+/// Bytes of HBM that a device has.
+pub fn capacity(_device: usize) -> u64 {
+    settings::current().hbm
+}
+
 pub(crate) fn started() -> Option<&'static Runtime> {
     RUNTIME.get()
 }

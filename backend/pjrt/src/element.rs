@@ -62,8 +62,12 @@ impl ElementType {
     /// Bytes of a dense array, or the error that says why there is no such array.
     pub(crate) fn bytes_of(self, dims: &[i64]) -> Result<usize> {
         dims.iter()
-            .try_fold(self.size(), |bytes, &dim| bytes.checked_mul(usize::try_from(dim).ok()?))
-            .ok_or_else(|| Error::Dims { dims: dims.to_vec() })
+            .try_fold(self.size(), |bytes, &dim| {
+                bytes.checked_mul(usize::try_from(dim).ok()?)
+            })
+            .ok_or_else(|| Error::Dims {
+                dims: dims.to_vec(),
+            })
     }
 }
 
@@ -76,7 +80,13 @@ mod tests {
         assert_eq!(ElementType::F32.bytes_of(&[2, 3]).unwrap(), 24);
         assert_eq!(ElementType::C128.bytes_of(&[]).unwrap(), 16);
         assert_eq!(ElementType::Pred.bytes_of(&[0, 7]).unwrap(), 0);
-        assert!(matches!(ElementType::F32.bytes_of(&[-1]), Err(Error::Dims { .. })));
-        assert!(matches!(ElementType::F32.bytes_of(&[i64::MAX, 8]), Err(Error::Dims { .. })));
+        assert!(matches!(
+            ElementType::F32.bytes_of(&[-1]),
+            Err(Error::Dims { .. })
+        ));
+        assert!(matches!(
+            ElementType::F32.bytes_of(&[i64::MAX, 8]),
+            Err(Error::Dims { .. })
+        ));
     }
 }

@@ -56,7 +56,9 @@ pub enum Error {
         call: &'static str,
     },
     /// The process forked after a plugin was loaded.
-    #[error("PJRT cannot be used in a forked child; start the process with the 'spawn' method instead")]
+    #[error(
+        "PJRT cannot be used in a forked child; start the process with the 'spawn' method instead"
+    )]
     Forked,
     /// A device index beyond the client's devices.
     #[error("device index {device} is out of range: the client has {count} devices")]

@@ -22,4 +22,4 @@ pub use ffi::client::{Client, DeviceInfo};
 pub use ffi::executable::{Executable, MemoryStats};
 pub use ffi::fork::forked;
 pub use ffi::plugin::Plugin;
-pub use options::{CompileOptions, FastPath, OptionValue};
+pub use options::{CompileOptions, OptionValue};

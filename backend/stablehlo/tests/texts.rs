@@ -51,7 +51,7 @@ fn values_are_named_once() {
 fn operations(prefix: &str, dtypes: &[DType]) -> String {
     let mut lines = Vec::new();
     for (name, text) in modules::all().expect("the catalogue") {
-        let suffix = name.rsplit('_').next().unwrap();
+        let suffix = name.rsplit_once('_').map_or("", |parts| parts.1);
         if name.starts_with(prefix) && dtypes.iter().any(|dtype| dtype.name() == suffix) {
             lines.extend(
                 text.lines()

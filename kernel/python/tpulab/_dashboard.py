@@ -9,7 +9,7 @@ from typing import Any
 from . import _control, _sizes
 
 #: How much is shown before "and ... more".
-MAX_DEVICES, MAX_OPS, MAX_SHAPES = 64, 20, 60
+MAX_DEVICES, MAX_OPS, MAX_TEXT = 64, 20, 60
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def _ops() -> Table:
         device = op.get("device", "")
         rows.append(
             (
-                str(op.get("op", "?")),
+                _short(str(op.get("op", "?"))),
                 f"tpu:{device}" if isinstance(device, int) else str(device),
                 _shapes(op.get("shapes")),
                 _duration(op.get("ns")),
@@ -238,7 +238,11 @@ def _shapes(shapes: Any) -> str:
         if isinstance(shapes, str)
         else " ".join("x".join(map(str, s)) or "scalar" if isinstance(s, list) else str(s) for s in shapes)
     )
-    return text if len(text) <= MAX_SHAPES else text[: MAX_SHAPES - 1] + "…"
+    return _short(text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
 def _duration(ns: Any) -> str:

@@ -241,9 +241,10 @@ def _tpu(environ: Mapping[str, str], root: str) -> Iterator[Check]:
     possible = _plugins.tpu_possible(environ, root)
     hidden = [f"{name}=" for name in _plugins.VISIBLE if environ.get(name) == ""]
     chips = f"{len(listed)} on the PCI bus ({', '.join(sorted(set(listed)))})" if listed else "none on the PCI bus"
+    places = f"device nodes {', '.join(nodes)}" if nodes else "no device nodes"
     if listed is None:
         chips = "the PCI bus cannot be read"
-    found = f"{chips}; device nodes: {', '.join(nodes) or 'none'}"
+    found = f"{chips}, {places}"
     if hidden:
         yield Check("TPU", "warn", f"{found}; hidden by {', '.join(hidden)}", "unset it to use the TPU")
     elif possible and library is None:
@@ -253,7 +254,7 @@ def _tpu(environ: Mapping[str, str], root: str) -> Iterator[Check]:
     elif listed:
         yield Check("TPU", "warn", found, "the driver has made no device nodes here; in a container, pass them in")
     else:
-        yield Check("TPU", "info", f"{found}: devices are virtual, on CPU")
+        yield Check("TPU", "info", f"{found}; devices are virtual, on CPU")
     if library is None:
         yield Check("libtpu", "info", "not installed; only a TPU needs it")
     else:

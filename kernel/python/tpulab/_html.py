@@ -15,8 +15,9 @@ _BOX = (
     "font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:var(--jp-ui-font-size1,13px);"
     "color:var(--jp-ui-font-color1,inherit);line-height:1.5;max-width:60em"
 )
-_QUIET = "color:var(--jp-ui-font-color2,inherit);opacity:0.9"
+_QUIET = "color:var(--jp-ui-font-color2,inherit)"
 _EDGE = "var(--jp-border-color1,rgba(128,128,128,0.5))"
+_ROW = f'<tr style="border-bottom:1px solid {_EDGE}">'
 _BAD = "color:var(--jp-error-color1,#d32f2f)"
 _COLORS = {
     "ok": "var(--jp-success-color1,#388e3c)",
@@ -42,9 +43,10 @@ def report(checks: list[tuple[str, str, str, str]], verdict: str) -> str:
     for name, state, found, remedy in checks:
         cure = f'<div style="{_QUIET}">→ {escape(remedy)}</div>' if remedy else ""
         mark = f'<span style="color:{_COLORS[state]};font-weight:600">{state}</span>'
-        cells = (mark, escape(name), escape(found) + cure)
+        label = f'<span style="white-space:nowrap">{escape(name)}</span>'
+        cells = (mark, label, escape(found) + cure)
         rows.append(
-            "<tr>" + "".join(f'<td style="{_cell("l")};vertical-align:top">{cell}</td>' for cell in cells) + "</tr>"
+            _ROW + "".join(f'<td style="{_cell("l")};vertical-align:top">{cell}</td>' for cell in cells) + "</tr>"
         )
     table = f'<table style="{_grid()}">{head}<tbody>{"".join(rows)}</tbody></table>'
     return _box([f'<div style="font-weight:600">{escape(verdict)}</div>', table], "tpulab: doctor")
@@ -65,7 +67,7 @@ def _table(table: Table) -> str:
             f'<td style="{_cell(side)}">{_bar(cell) if isinstance(cell, Share) else escape(cell)}</td>'
             for cell, side in zip(row, table.align, strict=True)
         ]
-        rows.append(f"<tr>{''.join(cells)}</tr>")
+        rows.append(f"{_ROW}{''.join(cells)}</tr>")
     return (
         f'{title}<table aria-label="{escape(table.title)}" style="{_grid()}">{_heads(table.columns, table.align)}'
         f"<tbody>{''.join(rows)}</tbody></table>{note}"
@@ -81,12 +83,12 @@ def _heads(columns: tuple[str, ...], align: str) -> str:
         f'<th scope="col" style="{_cell(side)};font-weight:600">{escape(name)}</th>'
         for name, side in zip(columns, align, strict=True)
     )
-    return f"<thead><tr>{cells}</tr></thead>"
+    return f"<thead>{_ROW}{cells}</tr></thead>"
 
 
 def _cell(side: str) -> str:
-    where = "right" if side == "r" else "left"
-    return f"text-align:{where};padding:0.15em 0.8em 0.15em 0;border-bottom:1px solid {_EDGE};background:transparent"
+    # Said for each cell, since JupyterLab's own sheet puts all cells right.
+    return f"text-align:{'right' if side == 'r' else 'left'};padding:.2em 1em .2em 0"
 
 
 def _bar(share: Share) -> str:

@@ -13,8 +13,8 @@ use super::plugin::Plugin;
 use super::reaper::Reaper;
 use crate::error::{Error, Result};
 use crate::sys::types::{
-    BufferCopyToDevice, BufferDestroy, BufferDimensions, BufferIsDeleted, BufferReadyEvent, BufferSize, BufferToHost,
-    MemoryLayout, Opaque,
+    BufferCopyToDevice, BufferDestroy, BufferDimensions, BufferIsDeleted, BufferReadyEvent,
+    BufferSize, BufferToHost, MemoryLayout, Opaque,
 };
 
 /// An array in device memory, destroyed on drop. Work that still reads it keeps its memory alive.
@@ -55,7 +55,10 @@ impl Drop for Buffer {
         if forked() {
             return;
         }
-        let doomed = Doomed { raw: self.raw, plugin: self.plugin };
+        let doomed = Doomed {
+            raw: self.raw,
+            plugin: self.plugin,
+        };
         if self.plugin.destroy_blocks()
             && let Some(reaper) = self.plugin.reaper.get_or_init(Reaper::start)
         {
@@ -75,9 +78,19 @@ impl Buffer {
     ///
     /// # Safety
     /// `raw` is null, or a buffer of `plugin` that nobody else destroys.
-    pub(super) unsafe fn own(plugin: &'static Plugin, raw: Opaque, call: &'static str) -> Result<Self> {
-        let raw = NonNull::new(raw).ok_or(Error::NullResult { call, what: "buffer" })?;
-        Ok(Self { raw: RawBuffer(raw), plugin })
+    pub(super) unsafe fn own(
+        plugin: &'static Plugin,
+        raw: Opaque,
+        call: &'static str,
+    ) -> Result<Self> {
+        let raw = NonNull::new(raw).ok_or(Error::NullResult {
+            call,
+            what: "buffer",
+        })?;
+        Ok(Self {
+            raw: RawBuffer(raw),
+            plugin,
+        })
     }
 
     /// The pointer to pass to [`Executable::execute`](crate::Executable::execute).

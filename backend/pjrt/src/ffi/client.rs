@@ -2,19 +2,28 @@
 #![expect(unsafe_code, reason = "calls into the plugin")]
 
 use std::ffi::c_char;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use super::buffer::Buffer;
 use super::event::Event;
 use super::executable::Executable;
 use super::plugin::Plugin;
 use crate::element::ElementType;
-use crate::error::{Error, ErrorCode, Result};
-use crate::options::{CompileOptions, FastPath, OptionValue};
+use crate::error::{Error, Result};
+use crate::options::{CompileOptions, OptionValue, Target};
 use crate::sys::types::{
-    BufferFromHost, ClientAddressableDevices, ClientCompile, ClientCreate, DeviceDescriptionId, DeviceGetDescription,
-    ExecutableDeserialize, GetString, IMMUTABLE_ONLY_DURING_CALL, NamedPayload, NamedValue, Opaque, Program,
+    BufferFromHost, ClientAddressableDevices, ClientCompile, ClientCreate, DeviceDescriptionId,
+    DeviceGetDescription, ExecutableDeserialize, GetString, IMMUTABLE_ONLY_DURING_CALL,
+    NamedPayload, NamedValue, Opaque, Program,
 };
+
+/// The least program, compiled to see a plugin's default options.
+const IDENTITY: &str = r#""builtin.module"() ({
+  "func.func"() <{function_type = (tensor<f32>) -> tensor<f32>, sym_name = "main"}> ({
+  ^bb0(%0: tensor<f32>):
+    "func.return"(%0) : (tensor<f32>) -> ()
+  }) : () -> ()
+}) : () -> ()"#;
 
 /// An open client. A handle: copies stand for the same client, which is never closed, because buffers,
 /// executables and the plugin's threads may outlive any owner we could name.
@@ -30,8 +39,8 @@ struct Inner {
     devices: Vec<DeviceInfo>,
     platform_name: String,
     platform_version: String,
-    /// Set once this plugin has refused the debug options of the fast path.
-    plain_fast: AtomicBool,
+    /// What `fast` compiles for, learned at the first compile that asks for it.
+    fast_target: OnceLock<Target>,
 }
 
 // SAFETY: a PJRT client may be used from any thread; the rest is immutable.
@@ -63,10 +72,16 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// Opens a client with the plugin's own options, such as `cpu_device_count`.
     ///
+    /// Mind their types: XLA's CPU plugins ignore an option they do not know, but end the process over one
+    /// whose value is of another kind than they expect.
+    ///
     /// # Errors
     /// What the plugin reports: an unknown option, or no such hardware.
     pub fn create(plugin: &'static Plugin, options: &[(&str, OptionValue)]) -> Result<Self> {
-        let named: Vec<NamedValue> = options.iter().map(|(name, value)| named_value(name, value)).collect();
+        let named: Vec<NamedValue> = options
+            .iter()
+            .map(|(name, value)| named_value(name, value))
+            .collect();
         let mut args = ClientCreate::new();
         args.create_options = named.as_ptr();
         args.num_options = named.len();
@@ -74,15 +89,22 @@ impl Client {
         unsafe { plugin.table.client_create(&mut args) }?;
         let raw = args.client;
         if raw.is_null() {
-            return Err(Error::NullResult { call: "PJRT_Client_Create", what: "client" });
+            return Err(Error::NullResult {
+                call: "PJRT_Client_Create",
+                what: "client",
+            });
         }
 
         let device_ptrs = addressable_devices(plugin, raw)?;
-        let devices = device_ptrs.iter().map(|&device| device_info(plugin, device)).collect::<Result<_>>()?;
+        let devices = device_ptrs
+            .iter()
+            .map(|&device| device_info(plugin, device))
+            .collect::<Result<_>>()?;
         // SAFETY: the client is live and these functions take it.
         let platform_name = unsafe { string(raw, |args| plugin.table.client_platform_name(args)) }?;
         // SAFETY: as above.
-        let platform_version = unsafe { string(raw, |args| plugin.table.client_platform_version(args)) }?;
+        let platform_version =
+            unsafe { string(raw, |args| plugin.table.client_platform_version(args)) }?;
         let inner = Inner {
             plugin,
             raw,
@@ -90,9 +112,11 @@ impl Client {
             devices,
             platform_name,
             platform_version,
-            plain_fast: AtomicBool::new(false),
+            fast_target: OnceLock::new(),
         };
-        Ok(Self { inner: Box::leak(Box::new(inner)) })
+        Ok(Self {
+            inner: Box::leak(Box::new(inner)),
+        })
     }
 
     /// The plugin this client runs on.
@@ -134,48 +158,50 @@ impl Client {
     /// The description of device `device`; empty beyond the last one.
     #[must_use]
     pub fn device_description(&self, device: usize) -> &'static str {
-        self.inner.devices.get(device).map_or("", |info| &info.description)
+        self.inner
+            .devices
+            .get(device)
+            .map_or("", |info| &info.description)
     }
 
     pub(super) fn device_ptr(&self, device: usize) -> Result<Opaque> {
         let count = self.inner.device_ptrs.len();
-        self.inner.device_ptrs.get(device).copied().ok_or(Error::Device { device, count })
+        self.inner
+            .device_ptrs
+            .get(device)
+            .copied()
+            .ok_or(Error::Device { device, count })
     }
 
     pub(super) fn device_ptrs(&self) -> &'static [Opaque] {
         &self.inner.device_ptrs
     }
 
-    /// Compiles a StableHLO module, given as text or bytecode.
+    /// Compiles a StableHLO module, given as text.
     ///
     /// # Errors
     /// [`Error::Option`] for overrides that cannot be expressed, or what the compiler reports.
-    pub fn compile(&self, mlir: impl AsRef<[u8]>, options: &CompileOptions) -> Result<Executable> {
-        let mlir = mlir.as_ref();
-        let path = self.fast_path();
-        let compiled = self.compile_encoded(mlir, &options.encode(path)?);
-        // A plugin that knows no such debug option gets the plain overrides, and is not asked again.
-        if options.fast && path == FastPath::OldEmitters && is_refusal(&compiled) {
-            let plain = self.compile_encoded(mlir, &options.encode(FastPath::Overrides)?)?;
-            self.inner.plain_fast.store(true, Ordering::Relaxed);
-            return Ok(plain);
-        }
-        compiled
+    pub fn compile(&self, mlir: &str, options: &CompileOptions) -> Result<Executable> {
+        const CPU: &Target = &Target::Cpu { old_emitters: None };
+        let target = match self.platform_name() {
+            "cpu" if options.fast => self.fast_target(CPU)?,
+            "cpu" => CPU,
+            _ => &Target::Other,
+        };
+        self.compile_encoded(mlir, &options.encode(target)?)
     }
 
-    /// What `fast` stands for on this client's platform.
-    #[must_use]
-    pub fn fast_path(&self) -> FastPath {
-        if self.inner.platform_name != "cpu" {
-            FastPath::Effort
-        } else if self.inner.plain_fast.load(Ordering::Relaxed) {
-            FastPath::Overrides
-        } else {
-            FastPath::OldEmitters
+    fn fast_target(&self, plain: &Target) -> Result<&'static Target> {
+        let known = &self.inner.fast_target;
+        if let Some(target) = known.get() {
+            return Ok(target);
         }
+        let options = CompileOptions::default().encode(plain)?;
+        let hlo = self.compile_encoded(IDENTITY, &options)?.optimized_hlo();
+        Ok(known.get_or_init(|| Target::with_old_emitters(&hlo.unwrap_or_default())))
     }
 
-    fn compile_encoded(&self, mlir: &[u8], options: &[u8]) -> Result<Executable> {
+    fn compile_encoded(&self, mlir: &str, options: &[u8]) -> Result<Executable> {
         const FORMAT: &str = "mlir";
         let mut program = Program::new();
         program.code = mlir.as_ptr().cast_mut().cast::<c_char>();
@@ -212,11 +238,22 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::HostSize`] where bytes and shape do not match, [`Error::Device`], or what the plugin reports.
-    pub fn buffer_from_host(&self, bytes: &[u8], element: ElementType, dims: &[i64], device: usize) -> Result<Buffer> {
+    pub fn buffer_from_host(
+        &self,
+        bytes: &[u8],
+        element: ElementType,
+        dims: &[i64],
+        device: usize,
+    ) -> Result<Buffer> {
         let expected = element.bytes_of(dims)?;
         if expected != bytes.len() {
             let (element, given) = (element.name(), bytes.len());
-            return Err(Error::HostSize { dims: dims.to_vec(), element, expected, given });
+            return Err(Error::HostSize {
+                dims: dims.to_vec(),
+                element,
+                expected,
+                given,
+            });
         }
         let plugin = self.inner.plugin;
         let mut args = BufferFromHost::new();
@@ -232,24 +269,30 @@ impl Client {
         // SAFETY: the event belongs to this call.
         let done = unsafe { Event::own(&plugin.table, args.done_with_host_buffer) };
         // SAFETY: the buffer belongs to the caller.
-        let buffer = unsafe { Buffer::own(plugin, args.buffer, "PJRT_Client_BufferFromHostBuffer") }?;
+        let buffer =
+            unsafe { Buffer::own(plugin, args.buffer, "PJRT_Client_BufferFromHostBuffer") }?;
         done.wait()?;
         Ok(buffer)
     }
 }
 
-fn is_refusal(compiled: &Result<Executable>) -> bool {
-    matches!(
-        compiled.as_ref().err().and_then(Error::code),
-        Some(ErrorCode::InvalidArgument | ErrorCode::Unimplemented | ErrorCode::Internal | ErrorCode::NotFound)
-    )
-}
-
 fn named_value(name: &str, value: &OptionValue) -> NamedValue {
     let (kind, payload, size) = match value {
-        OptionValue::Str(text) => (0, NamedPayload { string: text.as_ptr().cast() }, text.len()),
+        OptionValue::Str(text) => (
+            0,
+            NamedPayload {
+                string: text.as_ptr().cast(),
+            },
+            text.len(),
+        ),
         OptionValue::Int(int) => (1, NamedPayload { int: *int }, 1),
-        OptionValue::Ints(ints) => (2, NamedPayload { ints: ints.as_ptr() }, ints.len()),
+        OptionValue::Ints(ints) => (
+            2,
+            NamedPayload {
+                ints: ints.as_ptr(),
+            },
+            ints.len(),
+        ),
         OptionValue::Float(float) => (3, NamedPayload { float: *float }, 1),
         OptionValue::Bool(boolean) => (4, NamedPayload { boolean: *boolean }, 1),
     };
@@ -287,8 +330,16 @@ fn device_info(plugin: &'static Plugin, device: Opaque) -> Result<DeviceInfo> {
     // SAFETY: as above.
     let kind = unsafe { string(args.description, |get| table.device_description_kind(get)) }?;
     // SAFETY: as above.
-    let description = unsafe { string(args.description, |get| table.device_description_debug_string(get)) }?;
-    Ok(DeviceInfo { id: id.id, kind, description })
+    let description = unsafe {
+        string(args.description, |get| {
+            table.device_description_debug_string(get)
+        })
+    }?;
+    Ok(DeviceInfo {
+        id: id.id,
+        kind,
+        description,
+    })
 }
 
 /// Asks `object` for a string and copies it.

@@ -10,8 +10,9 @@ use super::client::Client;
 use super::plugin::Plugin;
 use crate::error::{Error, Result};
 use crate::sys::types::{
-    ExecutableDestroy, ExecutableMemoryStats, ExecutableNumOutputs, ExecutableOptimizedProgram, ExecutableSerialize,
-    ExecuteOptions, LoadedExecutableExecute, LoadedExecutableGetExecutable, Opaque, Program,
+    ExecutableDestroy, ExecutableMemoryStats, ExecutableNumOutputs, ExecutableOptimizedProgram,
+    ExecutableSerialize, ExecuteOptions, LoadedExecutableExecute, LoadedExecutableGetExecutable,
+    Opaque, Program,
 };
 
 const EXECUTE: &str = "PJRT_LoadedExecutable_Execute";
@@ -66,7 +67,9 @@ impl Drop for Executable {
 
 impl std::fmt::Debug for Executable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Executable").field("num_outputs", &self.num_outputs).finish_non_exhaustive()
+        f.debug_struct("Executable")
+            .field("num_outputs", &self.num_outputs)
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,11 +80,20 @@ impl Executable {
     /// `loaded` is null, or a loaded executable of `client` that nobody else destroys.
     pub(super) unsafe fn own(client: Client, loaded: Opaque, call: &'static str) -> Result<Self> {
         if loaded.is_null() {
-            return Err(Error::NullResult { call, what: "executable" });
+            return Err(Error::NullResult {
+                call,
+                what: "executable",
+            });
         }
         let plugin = client.plugin();
         let devices = client.device_ptrs();
-        let mut this = Self { plugin, devices, loaded, program: Opaque::default(), num_outputs: 0 };
+        let mut this = Self {
+            plugin,
+            devices,
+            loaded,
+            program: Opaque::default(),
+            num_outputs: 0,
+        };
 
         let mut view = LoadedExecutableGetExecutable::new();
         view.loaded = loaded;
@@ -120,7 +132,8 @@ impl Executable {
         non_donatable: &[i64],
         outputs: &mut SmallVec<[Buffer; 2]>,
     ) -> Result<()> {
-        let mut made: SmallVec<[Opaque; 4]> = smallvec::smallvec![Opaque::default(); self.num_outputs];
+        let mut made: SmallVec<[Opaque; 4]> =
+            smallvec::smallvec![Opaque::default(); self.num_outputs];
         self.start(self.device_ptr(device)?, args, non_donatable, &mut made)?;
         outputs.reserve(made.len());
         for raw in made {
@@ -132,12 +145,21 @@ impl Executable {
 
     fn device_ptr(&self, device: usize) -> Result<Opaque> {
         let count = self.devices.len();
-        self.devices.get(device).copied().ok_or(Error::Device { device, count })
+        self.devices
+            .get(device)
+            .copied()
+            .ok_or(Error::Device { device, count })
     }
 
     /// One run. `outputs` has one place for each output.
     #[inline]
-    fn start(&self, device: Opaque, args: &[RawBuffer], non_donatable: &[i64], outputs: &mut [Opaque]) -> Result<()> {
+    fn start(
+        &self,
+        device: Opaque,
+        args: &[RawBuffer],
+        non_donatable: &[i64],
+        outputs: &mut [Opaque],
+    ) -> Result<()> {
         let mut options = ExecuteOptions::new();
         options.non_donatable = non_donatable.as_ptr();
         options.num_non_donatable = non_donatable.len();
@@ -163,7 +185,10 @@ impl Executable {
     /// [`Error::Outputs`] where the program has not one output, or the first error of a run.
     pub fn raw_chain(&self, device: usize, a: &Buffer, iterations: usize) -> Result<Duration> {
         if self.num_outputs != 1 {
-            return Err(Error::Outputs { expected: 1, given: self.num_outputs });
+            return Err(Error::Outputs {
+                expected: 1,
+                given: self.num_outputs,
+            });
         }
         let device = self.device_ptr(device)?;
         let mut args = [a.as_raw(), a.as_raw()];

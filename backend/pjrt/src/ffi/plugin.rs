@@ -35,7 +35,10 @@ impl Plugin {
         if fork::forked() {
             return Err(Error::Forked);
         }
-        let real = path.canonicalize().map_err(|error| Error::Load { path: path.to_owned(), reason: error.to_string() })?;
+        let real = path.canonicalize().map_err(|error| Error::Load {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
         let mut loaded = LOADED.lock();
         if let Some(plugin) = loaded.iter().find(|plugin| plugin.path == real) {
             return Ok(plugin);
@@ -49,20 +52,35 @@ impl Plugin {
         // SAFETY: the initialisers of a PJRT plugin are sound to run; that the file is one is the user's word.
         let library = match unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) } {
             Ok(library) => library,
-            Err(error) => return Err(Error::Load { path, reason: error.to_string() }),
+            Err(error) => {
+                return Err(Error::Load {
+                    path,
+                    reason: error.to_string(),
+                });
+            }
         };
         // SAFETY: the symbol of this name has this type in every PJRT plugin.
-        let entry: Result<Symbol<unsafe extern "C" fn() -> *mut Head>, _> = unsafe { library.get(b"GetPjrtApi\0") };
+        let entry: Result<Symbol<unsafe extern "C" fn() -> *mut Head>, _> =
+            unsafe { library.get(b"GetPjrtApi\0") };
         let Ok(entry) = entry else {
-            return Err(Error::NotAPlugin { path, reason: "it does not export GetPjrtApi" });
+            return Err(Error::NotAPlugin {
+                path,
+                reason: "it does not export GetPjrtApi",
+            });
         };
         // SAFETY: the function takes nothing and may be called at any time.
         let Some(head) = NonNull::new(unsafe { entry() }) else {
-            return Err(Error::NotAPlugin { path, reason: "GetPjrtApi returned no table" });
+            return Err(Error::NotAPlugin {
+                path,
+                reason: "GetPjrtApi returned no table",
+            });
         };
         // SAFETY: `head` came from `GetPjrtApi`, and the library is kept.
         let Some(table) = (unsafe { Table::read(head) }) else {
-            return Err(Error::NotAPlugin { path, reason: "its table lacks the error functions" });
+            return Err(Error::NotAPlugin {
+                path,
+                reason: "its table lacks the error functions",
+            });
         };
         let (major, minor) = table.version();
         if major != 0 {
@@ -71,7 +89,12 @@ impl Plugin {
         fork::watch();
         // SAFETY: no pointers are passed.
         unsafe { table.plugin_initialize(&mut PluginInitialize::new()) }?;
-        Ok(Self { path, table, reaper: OnceLock::new(), _library: library })
+        Ok(Self {
+            path,
+            table,
+            reaper: OnceLock::new(),
+            _library: library,
+        })
     }
 
     /// The plugin's version of the PJRT API, as (major, minor).
@@ -95,6 +118,9 @@ impl Plugin {
 
 impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plugin").field("path", &self.path).field("api_version", &self.api_version()).finish_non_exhaustive()
+        f.debug_struct("Plugin")
+            .field("path", &self.path)
+            .field("api_version", &self.api_version())
+            .finish_non_exhaustive()
     }
 }

@@ -146,7 +146,8 @@ impl Table {
             String::new()
         } else {
             // SAFETY: the plugin wrote a pointer and a length that live as long as `error`.
-            let bytes = unsafe { std::slice::from_raw_parts(text.message.cast::<u8>(), text.message_size) };
+            let bytes =
+                unsafe { std::slice::from_raw_parts(text.message.cast::<u8>(), text.message_size) };
             String::from_utf8_lossy(bytes).into_owned()
         };
 
@@ -156,7 +157,11 @@ impl Table {
         let second = unsafe { (self.error_get_code)(&mut code) };
         self.destroy_error(second);
         self.destroy_error(error);
-        Error::Pjrt { code: ErrorCode::from_raw(code.code), message, call }
+        Error::Pjrt {
+            code: ErrorCode::from_raw(code.code),
+            message,
+            call,
+        }
     }
 
     fn destroy_error(&self, error: Opaque) {
