@@ -29,9 +29,11 @@ mod reduce;
 mod resample;
 mod scan;
 mod scatter;
+mod search;
 mod shape;
 mod softmax;
 mod sort;
+mod unique;
 mod util;
 
 use crate::registry::Registry;
@@ -66,7 +68,9 @@ pub(crate) fn register(registry: &mut Registry) {
     resample::register(registry);
     scan::register(registry);
     scatter::register(registry);
+    search::register(registry);
     shape::register(registry);
     softmax::register(registry);
     sort::register(registry);
+    unique::register(registry);
 }
