@@ -2,6 +2,7 @@
 
 mod activation;
 mod argreduce;
+mod axis;
 mod bitwise;
 mod clamp;
 mod compare;
@@ -27,6 +28,8 @@ mod scatter;
 mod shape;
 mod softmax;
 mod sort;
+mod window;
+mod window_sum;
 
 use crate::registry::Registry;
 
@@ -58,4 +61,5 @@ pub(crate) fn register(registry: &mut Registry) {
     shape::register(registry);
     softmax::register(registry);
     sort::register(registry);
+    window_sum::register(registry);
 }
