@@ -20,7 +20,7 @@ class FakeEngine:
         self.asked: list[str] = []
         self.started = False
         self.settings: dict[str, Any] = {"devices": 2, "chip": "v6e", "hbm": 2**35, "mode": "strict", "plugin": None}
-        self.flags = {"cpu_fallback": False, "deterministic": False}
+        self.fallback = False
         self.ops: list[dict[str, Any]] = []
         self.counters: dict[str, Any] = {"programs_compiled": 3, "program_executions": 1234, "fallbacks": {}}
         self.allocated = {0: 2**30, 1: 0}
@@ -45,8 +45,8 @@ class FakeEngine:
         return [
             {
                 "index": index,
-                "kind": "TPU v6 lite",
                 "chip": self.settings["chip"],
+                "chip_index": index,
                 "virtual": True,
                 "hbm_bytes": self.settings["hbm"],
                 "allocated": self.allocated.get(index, 0),
@@ -57,33 +57,26 @@ class FakeEngine:
 
     def on_memory(self, device: int) -> Any:
         used = self.allocated.get(device, 0)
-        return {"allocated": used, "peak": 2 * used, "allocation_count": 9, "free_count": 4}
+        return {"allocated": used, "peak": 2 * used, "allocations": 9, "frees": 4}
 
     def on_counters(self) -> Any:
         return self.counters
 
     def on_last_ops(self, n: int) -> Any:
-        return self.ops[:n]
+        return self.ops[-n:]
 
     def on_set_mode(self, mode: str) -> Any:
         self.settings["mode"] = mode
 
     def on_cpu_fallback(self, on: bool | None = None) -> Any:
-        return self._flag("cpu_fallback", on)
-
-    def on_deterministic(self, on: bool | None = None) -> Any:
-        return self._flag("deterministic", on)
+        self.fallback = self.fallback if on is None else on
+        return self.fallback
 
     def on_reset(self) -> Any:
         self.started = False
 
     def on_forked(self) -> Any:
         return False
-
-    def _flag(self, name: str, on: bool | None) -> bool:
-        if on is not None:
-            self.flags[name] = on
-        return self.flags[name]
 
 
 @pytest.fixture

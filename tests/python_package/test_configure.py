@@ -27,8 +27,7 @@ def test_values_reach_the_engine_in_one_form(engine: FakeEngine, given: dict[str
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"devices": 0}, ValueError, "devices=0 .* 1 to 256"),
-        ({"devices": 257}, ValueError, "devices=257 .* 1 to 256"),
+        ({"devices": 0}, ValueError, "devices=0 .* from 1 to"),
         ({"devices": 2.0}, ValueError, "devices=2.0 .* whole number"),
         ({"devices": True}, ValueError, "devices=True"),
         ({"chip": "v9"}, ValueError, "chip='v9' .* v2, v3, v4, v5e, v5p, v6e, v7x"),
@@ -92,7 +91,7 @@ def test_the_environment_says_the_same(engine: FakeEngine, tmp_path: Path) -> No
         }
     )
     assert engine.settings == {"devices": 4, "chip": "v5e", "hbm": 2**31, "mode": "blocking", "plugin": str(plugin)}
-    assert engine.flags["cpu_fallback"]
+    assert engine.fallback
     assert _settings.environment_error is None
 
 

@@ -61,7 +61,10 @@ def test_looking_starts_nothing_and_changes_nothing(engine: FakeEngine, view: st
 
 def test_memory_and_ops_are_shown(engine: FakeEngine) -> None:
     engine.started = True
-    engine.ops = [{"op": "add.Tensor", "device": 1, "shapes": [[2, 3], []], "ns": 5300}]
+    engine.ops = [
+        {"op": "mul.Tensor", "device": 0, "enqueue_ns": 10**6},
+        {"op": "add.Tensor", "device": 1, "enqueue_ns": 5300},
+    ]
     engine.counters["fallbacks"] = {"sinc": 3, "fft": 12}
     html, text = _magics.render("")
     for told in (words(html), text):
@@ -76,6 +79,7 @@ def test_memory_and_ops_are_shown(engine: FakeEngine) -> None:
             "1,234 programs run",
         ):
             assert fact in told
+        assert told.index("add.Tensor") < told.index("mul.Tensor"), "the newest op stands first"
         assert "Ran on the CPU instead: fft (12), sinc (3)" in told
 
 
@@ -90,7 +94,7 @@ def test_colours_come_from_the_theme_and_have_fallbacks(engine: FakeEngine) -> N
 def test_it_stays_small(engine: FakeEngine) -> None:
     engine.started = True
     engine.settings["devices"] = 256
-    engine.ops = [{"op": "x" * 200, "device": 0, "shapes": [[1000] * 8] * 50, "ns": 10**9}] * 1000
+    engine.ops = [{"op": "x" * 200, "device": 0, "enqueue_ns": 10**9}] * 1000
     for view in VIEWS:
         html, text = _magics.render(view)
         assert len(html.encode()) <= 64 * 1024
@@ -98,7 +102,7 @@ def test_it_stays_small(engine: FakeEngine) -> None:
 
 
 def test_names_are_escaped(engine: FakeEngine) -> None:
-    engine.ops = [{"op": "<script>alert(1)</script>", "device": 0, "ns": 1}]
+    engine.ops = [{"op": "<script>alert(1)</script>", "device": 0, "enqueue_ns": 1}]
     assert "<script>" not in _magics.render("")[0]
 
 

@@ -1,4 +1,5 @@
 import pytest
+import torch
 import tpulab
 from conftest import FakeEngine
 
@@ -33,13 +34,20 @@ def test_unknown_modes_are_refused(engine: FakeEngine) -> None:
         tpulab.eager_mode("slow")
 
 
-@pytest.mark.parametrize("name", ["cpu_fallback", "deterministic"])
-def test_on_off_switches(engine: FakeEngine, name: str) -> None:
-    switch = getattr(tpulab, name)
-    switch(True)
-    assert engine.flags[name]
-    with switch(False):
-        assert not engine.flags[name]
-    assert engine.flags[name]
+def test_cpu_fallback(engine: FakeEngine) -> None:
+    assert repr(tpulab.cpu_fallback(True)) == "CPU fallback: on (was off)"
+    assert engine.fallback
+    with tpulab.cpu_fallback(False):
+        assert not engine.fallback
+    assert engine.fallback
     with pytest.raises(TypeError, match="True or False"):
-        switch("yes")
+        tpulab.cpu_fallback("yes")
+
+
+def test_deterministic_is_torchs_own_switch() -> None:
+    assert not torch.are_deterministic_algorithms_enabled()
+    with tpulab.deterministic(True):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()
+    with pytest.raises(TypeError, match="True or False"):
+        tpulab.deterministic(1)

@@ -359,19 +359,21 @@ impl<'a> Ctx<'a> {
         Some((info.view.dtype, info.view.sizes.clone()))
     }
 
-    /// (sizes, strides) of all tensor arguments that are not `out=`, for the layout of new outputs.
+    /// (sizes, strides) of all operands that are not `out=`, for the layout of new outputs. As in torch, a number
+    /// beside tensors is an operand without dims.
     pub(crate) fn operand_layouts(&self) -> Vec<(Dims, Dims)> {
         let mut layouts = Vec::new();
         for (index, info) in self.infos.iter().enumerate() {
-            if self.op.schema.args.get(index).is_some_and(|arg| arg.out) {
+            let Some(schema) = self.op.schema.args.get(index).filter(|arg| !arg.out) else {
                 continue;
-            }
+            };
+            let from_host = matches!(self.args.get(index), Some(ArgRef::Host(_)));
             match info {
                 Info::Tensor(info) => {
                     layouts.push((info.view.sizes.clone(), info.view.strides.clone()))
                 }
-                Info::Number(Number { host: Some(_), .. }) => {
-                    layouts.push((Dims::new(), Dims::new()))
+                Info::Number(_) if from_host || schema.name == "other" => {
+                    layouts.push((Dims::new(), Dims::new()));
                 }
                 _ => {}
             }
