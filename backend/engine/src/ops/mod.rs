@@ -3,6 +3,7 @@
 mod activation;
 mod activation_backward;
 mod argreduce;
+mod axis;
 mod batch_norm;
 mod binary;
 mod bitwise;
@@ -45,6 +46,8 @@ mod sort;
 mod special;
 mod unique;
 mod util;
+mod window;
+mod window_sum;
 mod windows;
 
 use crate::registry::Registry;
@@ -92,5 +95,6 @@ pub(crate) fn register(registry: &mut Registry) {
     sort::register(registry);
     special::register(registry);
     unique::register(registry);
+    window_sum::register(registry);
     windows::register(registry);
 }
