@@ -4,9 +4,10 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 use tpulab_stablehlo::{Binary, DType, Rng, Value};
 
-use super::formula::{Formula, common, finish, unsupported, wide};
+use super::clamp::number_bound;
+use super::formula::{Formula, common, finish, refused, unsupported, wide};
 use crate::error::{Error, Result};
-use crate::lower::{Ctx, many, one};
+use crate::lower::{Ctx, Number, many, one};
 use crate::registry::{Lowered, Registry};
 
 pub(crate) fn register(r: &mut Registry) {
@@ -66,7 +67,7 @@ pub(crate) fn scalar(c: &mut Ctx<'_>, name: &str, default: f64, dtype: DType) ->
 fn relu(c: &mut Ctx<'_>) -> Result<Lowered> {
     let x = c.tensor("self")?;
     if x.dtype == DType::Bool {
-        return Err(Error::runtime("Boolean inputs not supported for relu"));
+        return Err(refused("Boolean inputs not supported for relu"));
     }
     finish(c, &Formula::from(&x).max(0i64), x.dtype)
 }
@@ -135,20 +136,20 @@ fn hardtanh(c: &mut Ctx<'_>) -> Result<Lowered> {
     let x = c.tensor("self")?;
     let dtype = x.dtype;
     if dtype == DType::Bool {
-        return Err(Error::runtime("Bool inputs not supported for hardtanh"));
+        return Err(refused("Bool inputs not supported for hardtanh"));
     }
-    if dtype.is_unsigned() {
-        let low = c.static_number("min_val")?.unwrap_or(-1.0);
-        let high = c.static_number("max_val")?.unwrap_or(1.0);
-        if low < 0.0 || high < 0.0 {
-            return Err(Error::runtime(
-                "cannot do hardtanh on an unsigned type with negative limits",
-            ));
+    let mut result = Formula::from(x);
+    for (name, default, least) in [("min_val", -1.0, true), ("max_val", 1.0, false)] {
+        let number = c.opt_number(name)?.unwrap_or(Number::float(default));
+        if let Some(bound) = number_bound(c, &number, least, dtype)? {
+            result = if least {
+                result.max(bound)
+            } else {
+                result.min(bound)
+            };
         }
     }
-    let low = c.scalar_or("min_val", -1.0, dtype)?;
-    let high = c.scalar_or("max_val", 1.0, dtype)?;
-    finish(c, &Formula::from(x).max(low).min(high), dtype)
+    finish(c, &result, dtype)
 }
 
 /// The piecewise linear sigmoid.

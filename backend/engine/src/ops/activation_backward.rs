@@ -44,7 +44,7 @@ pub(crate) fn register(r: &mut Registry) {
     .pointwise();
     r.op("hardswish_backward", |c| {
         with_grad(c, "self", |grad, x| {
-            let inside = x.lt(3.0).choose(grad * (x / 3.0 + 0.5), grad);
+            let inside = x.ge(3.0).choose(grad, grad * (x / 3.0 + 0.5));
             x.le(-3.0).choose(0.0, inside)
         })
     })
@@ -121,7 +121,7 @@ fn elu(c: &mut Ctx<'_>) -> Result<Lowered> {
     } else {
         &grad * &input_scale * alpha * (&x * &input_scale).exp()
     };
-    finish(c, &x.le(0.0).choose(below, grad * scale), dtype)
+    finish(c, &x.gt(0.0).choose(grad * scale, below), dtype)
 }
 
 fn leaky_relu(c: &mut Ctx<'_>) -> Result<Lowered> {
@@ -134,15 +134,15 @@ fn hardtanh(c: &mut Ctx<'_>) -> Result<Lowered> {
     let ([grad, x], dtype) = common(c, ["grad_output", "self"])?;
     let low = scalar(c, "min_val", -1.0, dtype)?;
     let high = scalar(c, "max_val", 1.0, dtype)?;
-    let outside = x.le(low) | x.ge(high);
-    finish(c, &outside.choose(0.0, grad), dtype)
+    let inside = x.gt(low) & x.lt(high);
+    finish(c, &inside.choose(grad, 0.0), dtype)
 }
 
 fn shrink(c: &mut Ctx<'_>, grad: &str) -> Result<Lowered> {
     let ([grad, x], dtype) = common(c, [grad, "self"])?;
     let limit = scalar(c, "lambd", 0.5, dtype)?;
-    let inside = x.ge(-&limit) & x.le(limit);
-    finish(c, &inside.choose(0.0, grad), dtype)
+    let outside = x.lt(-&limit) | x.gt(limit);
+    finish(c, &outside.choose(grad, 0.0), dtype)
 }
 
 fn softplus(c: &mut Ctx<'_>) -> Result<Lowered> {

@@ -1,10 +1,14 @@
 //! Functions of two operands beyond arithmetic.
 
-use tpulab_stablehlo::{Binary, DType, Reducer, Unary};
+use tpulab_stablehlo::{Binary, DType, Unary};
 
-use super::formula::{Formula, common, finish, float_binary, promoted, sign_bit, unsupported};
-use crate::error::{Error, Result};
-use crate::lower::{Ctx, Number, Operand, one};
+use super::formula::{
+    Formula, common, finish, float_binary, float_only_binary, floats, promoted, sign_bit,
+    unsupported, wide,
+};
+use super::integer;
+use crate::error::Result;
+use crate::lower::{Ctx, Operand, broadcast_dims, one};
 use crate::registry::{Lowered, Registry};
 
 pub(crate) fn register(r: &mut Registry) {
@@ -18,18 +22,23 @@ pub(crate) fn register(r: &mut Registry) {
         float_binary(c, |a, b| a.binary(Binary::Atan2, b))
     })
     .pointwise();
-    r.op("hypot", |c| float_binary(c, hypot)).pointwise();
+    r.op("hypot", |c| float_only_binary(c, "hypot_cpu", hypot))
+        .pointwise();
     r.op("copysign", |c| {
         float_binary(c, |a, b| sign_bit(b).choose(-a.abs(), a.abs()))
     })
     .pointwise();
     r.op("nextafter", next_after).pointwise();
     r.op("logaddexp", |c| {
-        float_binary(c, |a, b| log_of_sum(a, b, |gap| gap.exp().log1p()))
+        float_only_binary(c, "logaddexp_cpu", |a, b| {
+            log_of_sum(a, b, |gap| gap.exp().log1p())
+        })
     })
     .pointwise();
-    r.op("logaddexp2", |c| float_binary(c, logaddexp2))
-        .pointwise();
+    r.op("logaddexp2", |c| {
+        float_only_binary(c, "logaddexp2_cpu", logaddexp2)
+    })
+    .pointwise();
     r.op("xlogy", |c| float_binary(c, |a, b| a_log_b(a, b, b.log())))
         .pointwise();
     r.op("special_xlog1py", |c| {
@@ -37,10 +46,10 @@ pub(crate) fn register(r: &mut Registry) {
     })
     .pointwise();
     r.op("heaviside", heaviside).pointwise();
-    r.op("gcd", |c| gcd_or_lcm(c, false)).pointwise();
-    r.op("lcm", |c| gcd_or_lcm(c, true)).pointwise();
     r.op("pow", pow).pointwise();
+    r.op("ldexp", ldexp).pointwise();
     r.direct(&[
+        "ldexp.Tensor",
         "maximum",
         "minimum",
         "pow.Tensor_Scalar",
@@ -116,59 +125,18 @@ fn heaviside(c: &mut Ctx<'_>) -> Result<Lowered> {
     finish(c, &x.eq(0i64).choose(values, step), dtype)
 }
 
-/// Euclid's algorithm on all elements until every remainder is zero.
-fn gcd_or_lcm(c: &mut Ctx<'_>, multiple: bool) -> Result<Lowered> {
-    let (a, b, dtype) = c.binary("self", "other")?;
-    if !dtype.is_int() {
-        return Err(unsupported(
-            if multiple { "lcm_cpu" } else { "gcd_cpu" },
-            dtype,
-        ));
-    }
-    let start = [c.b.abs(&a)?, c.b.abs(&b)?];
-    let ended = c.b.while_loop(
-        &start,
-        |b, state| {
-            let zero = b.splat_like(&state[1], 0i64)?;
-            let left = b.ne(&state[1], &zero)?;
-            let dims: Vec<usize> = (0..left.rank()).collect();
-            b.reduce_with(Reducer::Or, &left, &dims)
-        },
-        |b, state| {
-            let zero = b.splat_like(&state[1], 0i64)?;
-            let done = b.eq(&state[1], &zero)?;
-            let rest = b.rem(&state[0], &state[1])?;
-            let high = b.select(&done, &state[0], &state[1])?;
-            let low = b.select(&done, &zero, &rest)?;
-            Ok(vec![high, low])
-        },
-    )?;
-    let Some(divisor) = ended.into_iter().next() else {
-        return Err(Error::runtime("a loop without results"));
-    };
-    if !multiple {
-        return Ok(one(divisor));
-    }
-    let divisor = Formula::from(divisor);
-    let product = (Formula::from(a) / &divisor) * Formula::from(b);
-    let product = if dtype.is_signed() {
-        product.abs()
-    } else {
-        product
-    };
-    finish(c, &divisor.eq(0i64).choose(0i64, product), dtype)
-}
-
 fn pow(c: &mut Ctx<'_>) -> Result<Lowered> {
     let (base, exponent) = (c.operand("self")?, c.operand("exponent")?);
     let dtype = c.result_type(&[&base, &exponent]);
     if let (Operand::Tensor(_), Operand::Number(number)) = (&base, &exponent) {
-        if !dtype.is_float() {
-            refuse_negative(c, number)?;
-        } else if KNOWN.contains(&number.as_f64()) {
-            let known = c.pin(number);
+        let value = number.as_f64();
+        // A CPU tensor as the exponent counts as a tensor, whose values torch does not check.
+        if dtype.is_int() && number.host.is_none() {
+            return integer::fixed_power(c, number);
+        } else if dtype.is_float() && KNOWN.contains(&value) {
+            c.pin(number);
             let ([x], _) = promoted(c, ["self"], |_, _| dtype)?;
-            return match power(&x, known) {
+            return match known_power(&x, value) {
                 Some(formula) => finish(c, &formula, dtype),
                 None => Ok(one(c.b.splat(dtype, 1i64, base.dims())?)),
             };
@@ -177,15 +145,18 @@ fn pow(c: &mut Ctx<'_>) -> Result<Lowered> {
     if dtype == DType::Bool {
         return bool_power(c);
     }
+    if dtype.is_int() {
+        return integer::power(c);
+    }
     let ([base, exponent], dtype) = common(c, ["self", "exponent"])?;
     finish(c, &base.pow(exponent), dtype)
 }
 
-/// Exponents of which [`power`] knows more.
+/// Exponents of which [`known_power`] knows more.
 const KNOWN: [f64; 8] = [0.0, 0.5, 1.0, 2.0, 3.0, -0.5, -1.0, -2.0];
 
 /// Small powers by products and roots; `None` is one everywhere.
-fn power(x: &Formula, exponent: f64) -> Option<Formula> {
+fn known_power(x: &Formula, exponent: f64) -> Option<Formula> {
     Some(match exponent {
         0.0 => return None,
         0.5 => x.sqrt(),
@@ -198,23 +169,35 @@ fn power(x: &Formula, exponent: f64) -> Option<Formula> {
     })
 }
 
-fn refuse_negative(c: &mut Ctx<'_>, exponent: &Number) -> Result<()> {
-    // A CPU tensor as the exponent counts as a tensor, whose values torch does not check.
-    if exponent.host.is_some() {
-        return Ok(());
-    }
-    // The program built here serves no other exponent.
-    if c.pin(exponent) < 0.0 {
-        return Err(Error::runtime(
-            "Integers to negative integer powers are not allowed.",
-        ));
-    }
-    Ok(())
-}
-
 /// False only for false to the power true.
 fn bool_power(c: &mut Ctx<'_>) -> Result<Lowered> {
     let (base, exponent, _) = c.binary("self", "exponent")?;
     let not = c.b.not(&exponent)?;
     Ok(one(c.b.or(&base, &not)?))
+}
+
+/// x · 2^n. In three factors if n is an integer, so that none of them overflows before the product does.
+fn ldexp(c: &mut Ctx<'_>) -> Result<Lowered> {
+    let (x, n) = (c.operand("self")?, c.operand("other")?);
+    let (of_x, of_n) = (c.result_type(&[&x]), c.result_type(&[&n]));
+    if !of_x.is_float() || !of_n.is_int() {
+        let ([x, n], dtype) = floats(c, ["self", "other"])?;
+        return finish(c, &(x * Formula::from(2.0).pow(n)), dtype);
+    }
+    let inner = wide(of_x);
+    let dims = broadcast_dims(&[x.dims(), n.dims()])?;
+    let most: i64 = if inner == DType::F64 { 2100 } else { 280 };
+    let x = c.value(&x, inner)?;
+    let n = Formula::from(c.value(&n, DType::I64)?).max(-most).min(most);
+    let n = n.to(DType::I32);
+    let third = &n / 3i64;
+    let half = (&n - &third) / 2i64;
+    let rest = n - &third - &half;
+    let mut result = Formula::from(c.b.broadcast_to(&x, &dims)?);
+    for part in [third, half, rest] {
+        let part = part.build(&mut c.b)?;
+        let part = Formula::from(c.b.broadcast_to(&part, &dims)?);
+        result = result * Formula::from(2.0).pow(part.to(inner));
+    }
+    finish(c, &result, of_x)
 }

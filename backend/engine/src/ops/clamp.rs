@@ -1,10 +1,10 @@
 //! Clamps, where, and mixing of operands.
 
-use super::formula::{Formula, common, finish, promoted, wide};
+use super::formula::{Formula, common, finish, promoted, unsupported, wide};
 use crate::error::{Error, Result};
-use crate::lower::{Ctx, Operand, broadcast_dims, one};
+use crate::lower::{Ctx, Number, Operand, broadcast_dims, one};
 use crate::registry::{Lowered, Registry};
-use tpulab_stablehlo::{Binary, DType};
+use tpulab_stablehlo::{Binary, DType, Value};
 
 pub(crate) fn register(r: &mut Registry) {
     r.op("clamp", clamp).pointwise();
@@ -46,17 +46,56 @@ fn clamp(c: &mut Ctx<'_>) -> Result<Lowered> {
     }
     let operands: Vec<&Operand> = operands.iter().collect();
     let dtype = c.result_type(&operands);
-    let mut values = c.aligned(&operands, dtype)?.into_iter();
-    let mut result = values
-        .next()
-        .ok_or_else(|| Error::runtime("clamp without operands"))?;
-    for (name, bound) in names.iter().zip(values) {
+    let shapes: Vec<&[i64]> = operands.iter().map(|operand| operand.dims()).collect();
+    let dims = broadcast_dims(&shapes)?;
+    let x = c.value(operands[0], dtype)?;
+    let mut result = c.b.broadcast_to(&x, &dims)?;
+    for (name, bound) in names.iter().zip(&operands[1..]) {
+        let bound = match bound {
+            Operand::Number(number) => number_bound(c, number, *name == "min", dtype)?,
+            Operand::Tensor(_) => Some(c.value(bound, dtype)?),
+        };
+        let Some(bound) = bound else { continue };
+        let bound = c.b.broadcast_to(&bound, &dims)?;
         result = match *name {
             "min" => c.b.max(&result, &bound)?,
             _ => c.b.min(&result, &bound)?,
         };
     }
     Ok(one(result))
+}
+
+/// A bound as a value of `dtype`; `None` if every integer of the dtype is within it.
+pub(crate) fn number_bound(
+    c: &mut Ctx<'_>,
+    number: &Number,
+    least: bool,
+    dtype: DType,
+) -> Result<Option<Value>> {
+    let (low, high) = match dtype {
+        DType::U8 => (0, 255),
+        DType::I8 => (-128, 127),
+        DType::I16 => (-0x8000, 0x7fff),
+        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => return c.number_value(number, dtype).map(Some),
+    };
+    let bound = c.pin(number) as i64;
+    let (within, beyond) = if least {
+        (bound < low, bound > high)
+    } else {
+        (bound > high, bound < low)
+    };
+    if beyond {
+        return Err(Error::runtime(format!(
+            "Clamp {} value {bound} is outside the representable range of {}",
+            if least { "min" } else { "max" },
+            dtype.torch_name()
+        )));
+    }
+    if within {
+        return Ok(None);
+    }
+    c.number_value(number, dtype).map(Some)
 }
 
 fn choose(c: &mut Ctx<'_>) -> Result<Lowered> {
@@ -95,6 +134,13 @@ fn lerp(c: &mut Ctx<'_>) -> Result<Lowered> {
             cpp_name(dtype),
             cpp_name(other)
         )));
+    }
+    if !dtype.is_float() {
+        let kernel = match c.opt_number("weight")? {
+            Some(_) => "lerp_kernel_scalar",
+            None => "lerp_kernel_tensor",
+        };
+        return Err(unsupported(kernel, dtype));
     }
     let ([start, end, weight], _) = promoted(c, ["self", "end", "weight"], |_, _| dtype)?;
     let gap = &end - &start;

@@ -282,6 +282,14 @@ pub(crate) fn unsupported(kernel: &str, dtype: DType) -> Error {
     }
 }
 
+/// torch's error for an operation it refuses.
+pub(crate) fn refused(text: &str) -> Error {
+    Error::Message {
+        kind: Kind::NotImplemented,
+        text: text.to_owned(),
+    }
+}
+
 /// The formula rounded to `dtype`, as the op's only output.
 pub(crate) fn finish(c: &mut Ctx<'_>, formula: &Formula, dtype: DType) -> Result<Lowered> {
     let value = formula.build(&mut c.b)?;
@@ -337,6 +345,19 @@ pub(crate) fn float_binary(
     f: impl Fn(&Formula, &Formula) -> Formula,
 ) -> Result<Lowered> {
     let ([x, y], dtype) = floats(c, ["self", "other"])?;
+    finish(c, &f(&x, &y), dtype)
+}
+
+/// A function of two operands whose common dtype must be a float.
+pub(crate) fn float_only_binary(
+    c: &mut Ctx<'_>,
+    kernel: &str,
+    f: impl Fn(&Formula, &Formula) -> Formula,
+) -> Result<Lowered> {
+    let ([x, y], dtype) = common(c, ["self", "other"])?;
+    if !dtype.is_float() {
+        return Err(unsupported(kernel, dtype));
+    }
     finish(c, &f(&x, &y), dtype)
 }
 

@@ -2,6 +2,7 @@
 
 use tpulab_stablehlo::{Binary, DType, Unary};
 
+use super::activation::float_argument;
 use super::formula::{Formula, finish, float_unary, floats, sign_bit, wide};
 use super::special;
 use crate::error::Result;
@@ -53,8 +54,7 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("ceil", |c| whole(c, Formula::ceil)).pointwise();
     r.op("trunc", |c| whole(c, Formula::trunc)).pointwise();
     r.op("round", round).pointwise();
-    r.op("frac", |c| float_unary(c, |x| x - x.trunc()))
-        .pointwise();
+    r.op("frac", frac).pointwise();
     r.op("angle", angle).pointwise();
     r.op("nan_to_num", nan_to_num).pointwise();
     r.op("signbit", signbit).pointwise();
@@ -86,16 +86,24 @@ fn whole(c: &mut Ctx<'_>, f: impl Fn(&Formula) -> Formula) -> Result<Lowered> {
 
 /// Half to even, at a decimal place.
 fn round(c: &mut Ctx<'_>) -> Result<Lowered> {
+    let even = |x: &Formula| x.unary(Unary::RoundNearestEven);
     let decimals = c.opt_int("decimals")?.unwrap_or(0);
+    if decimals == 0 {
+        return whole(c, even);
+    }
+    let (x, dtype) = float_argument(c, "self", "round_cpu")?;
     let scale = 10f64.powi(decimals.unsigned_abs().min(400) as i32);
-    whole(c, |x| {
-        let even = |x: &Formula| x.unary(Unary::RoundNearestEven);
-        match decimals {
-            0 => even(x),
-            1.. => even(&(x * scale)) / scale,
-            _ => even(&(x / scale)) * scale,
-        }
-    })
+    let rounded = if decimals > 0 {
+        even(&(x * scale)) / scale
+    } else {
+        even(&(x / scale)) * scale
+    };
+    finish(c, &rounded, dtype)
+}
+
+fn frac(c: &mut Ctx<'_>) -> Result<Lowered> {
+    let (x, dtype) = float_argument(c, "self", "frac_cpu")?;
+    finish(c, &(&x - x.trunc()), dtype)
 }
 
 fn angle(c: &mut Ctx<'_>) -> Result<Lowered> {
@@ -165,14 +173,14 @@ fn logit(c: &mut Ctx<'_>) -> Result<Lowered> {
     finish(c, &(&held / (1.0 - &held)).log(), dtype)
 }
 
-/// eps and 1 - eps.
+/// eps and 1 - eps, both rounded to the dtype.
 fn bounds(c: &mut Ctx<'_>, dtype: DType) -> Result<Option<(Formula, Formula)>> {
     if !c.has("eps") {
         return Ok(None);
     }
-    let low = Formula::from(c.scalar_or("eps", 0.0, wide(dtype))?);
+    let low = Formula::from(c.scalar_or("eps", 0.0, dtype)?);
     let high = 1.0 - &low;
-    Ok(Some((low, high)))
+    Ok(Some((low.to(wide(dtype)), high.to(wide(dtype)))))
 }
 
 fn logit_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
@@ -180,7 +188,7 @@ fn logit_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
     // At 0 and 1 the quotient is grad · inf, as torch wants it.
     let slope = &grad / (&x * (1.0 - &x));
     let result = match bounds(c, dtype)? {
-        Some((low, high)) => (x.lt(low) | x.gt(high)).choose(0.0, slope),
+        Some((low, high)) => (x.ge(low) & x.le(high)).choose(slope, 0.0),
         None => (x.lt(0.0) | x.gt(1.0)).choose(f64::NAN, slope),
     };
     finish(c, &result, dtype)
@@ -190,26 +198,32 @@ fn logit_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
 fn frexp(c: &mut Ctx<'_>) -> Result<Lowered> {
     let value = c.tensor("self")?;
     let dtype = value.dtype;
-    let (ints, mantissa_bits, bias, exponent_mask) = match dtype {
-        DType::F64 => (DType::I64, 52i64, 1022i64, 0x7ffi64),
-        _ => (DType::I32, 23, 126, 0xff),
+    // Integer type, bits of the mantissa, exponent of the least subnormal, mask of the exponent.
+    let (ints, fraction, least, mask) = match dtype {
+        DType::F64 => (DType::I64, 52i64, -1074i64, 0x7ffi64),
+        _ => (DType::I32, 23, -149, 0xff),
+    };
+    let half = -least - fraction;
+    let sign_mask = if ints == DType::I64 {
+        i64::MIN
+    } else {
+        i64::from(i32::MIN)
     };
     let x = Formula::from(&value).to(wide(dtype));
-    let scale = 2f64.powi(mantissa_bits as i32 + 2);
-    let least = if dtype == DType::F64 {
-        f64::MIN_POSITIVE
-    } else {
-        f64::from(f32::MIN_POSITIVE)
-    };
-    // Subnormal numbers are scaled into the normal range first.
-    let tiny = x.abs().lt(least);
-    let scaled = tiny.choose(&x * scale, &x);
-    let bits = scaled.bits(ints);
-    let field = bits.binary(Binary::ShiftRightLogical, mantissa_bits) & exponent_mask;
-    let exponent = field - bias - tiny.to(ints) * (mantissa_bits + 2);
-    let halved = (&bits & !(exponent_mask << mantissa_bits)) | (bias << mantissa_bits);
-    let mantissa = halved.bits(wide(dtype));
-    let plain = x.eq(0.0) | !x.unary(Unary::IsFinite);
+    let bits = x.bits(ints);
+    let exponent_of = |bits: &Formula| bits.binary(Binary::ShiftRightLogical, fraction) & mask;
+    let magnitude = &bits & !sign_mask;
+    // A subnormal number is its bits, as an integer, times the least one. Only integers tell it from zero, as XLA
+    // flushes it; as a float the integer has an exponent and a normalised mantissa.
+    let subnormal = exponent_of(&bits).eq(0i64);
+    let normalised = magnitude.to(wide(dtype)).bits(ints);
+    let source = subnormal.choose(&normalised, &bits);
+    let field = exponent_of(&source) - half;
+    let exponent = subnormal.choose(&field + least, &field);
+    let sign = &bits & sign_mask;
+    let digits = source & ((1i64 << fraction) - 1);
+    let mantissa = (sign | digits | (half << fraction)).bits(wide(dtype));
+    let plain = magnitude.eq(0i64) | exponent_of(&bits).eq(mask);
     let mantissa = plain.choose(&x, mantissa).to(dtype).build(&mut c.b)?;
     let exponent = plain
         .choose(0i64, exponent)

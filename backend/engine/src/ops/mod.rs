@@ -20,6 +20,7 @@ mod foreach;
 mod formula;
 mod index;
 mod index_dim;
+mod integer;
 mod label_loss;
 mod loss;
 mod masked;
@@ -71,6 +72,7 @@ pub(crate) fn register(registry: &mut Registry) {
     foreach::register(registry);
     index::register(registry);
     index_dim::register(registry);
+    integer::register(registry);
     label_loss::register(registry);
     loss::register(registry);
     masked::register(registry);

@@ -5,7 +5,9 @@
 
 use tpulab_stablehlo::{Binary, DType, Unary};
 
-use super::formula::{Formula, common, finish, float_unary, floats, sign_bit, unsupported};
+use super::formula::{
+    Formula, common, finish, float_unary, floats, refused, sign_bit, unsupported, wide,
+};
 use crate::error::{Error, Result};
 use crate::key::NumberKind;
 use crate::lower::{Ctx, Number, Operand, one};
@@ -23,7 +25,7 @@ pub(crate) fn register(r: &mut Registry) {
         scaled_reversed(c)
     })
     .pointwise();
-    r.op("mul", |c| two(c, Binary::Multiply)).pointwise();
+    r.op("mul", multiply).pointwise();
     r.op("div", div).pointwise();
     r.op("floor_divide", |c| divide_down(c, "div_floor_cpu"))
         .pointwise();
@@ -71,7 +73,7 @@ fn scaled(c: &mut Ctx<'_>, op: Binary) -> Result<Lowered> {
         None => two(c, op),
         Some(alpha) => {
             let ([a, b], dtype) = common(c, ["self", "other"])?;
-            let alpha = c.number_value(&alpha, super::formula::wide(dtype))?;
+            let alpha = c.number_value(&alpha, wide(dtype))?;
             finish(c, &a.binary(op, &b * alpha), dtype)
         }
     }
@@ -83,7 +85,7 @@ fn scaled_reversed(c: &mut Ctx<'_>) -> Result<Lowered> {
     let ([a, b], dtype) = common(c, ["self", "other"])?;
     let scaled = match alpha {
         None => a,
-        Some(alpha) => a * c.number_value(&alpha, super::formula::wide(dtype))?,
+        Some(alpha) => a * c.number_value(&alpha, wide(dtype))?,
     };
     finish(c, &(b - scaled), dtype)
 }
@@ -124,12 +126,12 @@ fn is_bool(c: &Ctx<'_>, operand: &Operand) -> bool {
 fn check_sub(c: &mut Ctx<'_>) -> Result<()> {
     let (a, b) = (c.operand("self")?, c.operand("other")?);
     match (is_bool(c, &a), is_bool(c, &b)) {
-        (true, true) => Err(Error::runtime(
+        (true, true) => Err(refused(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
              operator instead.",
         )),
         (false, false) => Ok(()),
-        _ => Err(Error::runtime(
+        _ => Err(refused(
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
              use the `~` or `logical_not()` operator instead.",
         )),
@@ -139,6 +141,23 @@ fn check_sub(c: &mut Ctx<'_>) -> Result<()> {
 fn two(c: &mut Ctx<'_>, op: Binary) -> Result<Lowered> {
     let (a, b, _) = c.binary("self", "other")?;
     Ok(one(c.b.binary(op, &a, &b)?))
+}
+
+fn multiply(c: &mut Ctx<'_>) -> Result<Lowered> {
+    let (a, b) = (c.operand("self")?, c.operand("other")?);
+    let dtype = c.result_type(&[&a, &b]);
+    let values = c.aligned(&[&a, &b], dtype)?;
+    if !dtype.is_float() || is_bool(c, &a) == is_bool(c, &b) {
+        return Ok(one(c.b.mul(&values[0], &values[1])?));
+    }
+    // XLA makes a choice between x and 0 of x times a converted bool, which loses the NaN of infinity times zero.
+    let (mask, x) = if is_bool(c, &a) {
+        (&values[0], &values[1])
+    } else {
+        (&values[1], &values[0])
+    };
+    let x = Formula::from(x);
+    finish(c, &Formula::from(mask).ne(0.0).choose(&x, &x * 0.0), dtype)
 }
 
 fn div(c: &mut Ctx<'_>) -> Result<Lowered> {
@@ -226,7 +245,7 @@ fn fmod(c: &mut Ctx<'_>) -> Result<Lowered> {
 fn neg(c: &mut Ctx<'_>) -> Result<Lowered> {
     let x = c.tensor("self")?;
     if x.dtype == DType::Bool {
-        return Err(Error::runtime(
+        return Err(refused(
             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use \
              the `~` or `logical_not()` operator instead.",
         ));

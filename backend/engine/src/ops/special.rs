@@ -65,7 +65,8 @@ fn trigamma(x: &Formula) -> Formula {
     let left = x.lt(0.5);
     let right = zeta(2, &left.choose(1.0 - x, x));
     let sine = (x * PI).sin();
-    left.choose(PI * PI / sine.square() - &right, &right)
+    let value = left.choose(PI * PI / sine.square() - &right, &right);
+    x.eq(f64::INFINITY).choose(0.0, value)
 }
 
 /// The logarithm of the multivariate gamma function of p dimensions.
