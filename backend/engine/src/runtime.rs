@@ -20,8 +20,10 @@ use crate::settings::{self, Mode};
 use crate::stats;
 use crate::value::Value;
 
-/// Programs whose largest value has fewer elements are compiled quickly rather than well: running them is all overhead.
-const FAST_COMPILE_BELOW: i64 = 16 * 1024;
+/// XLA:CPU's effort by the size of a program's largest value. Small programs are all overhead, so they are compiled
+/// quickly rather than well; the optimization level matters from a few thousand elements on.
+const LEVEL_0_BELOW: i64 = 2 * 1024;
+const LEVEL_1_BELOW: i64 = 64 * 1024;
 const NUMBERS_KEPT: usize = 4096;
 const IN_FLIGHT: usize = 1024;
 
@@ -138,10 +140,18 @@ impl Runtime {
     pub(crate) fn compile(&self, text: &str, largest: i64) -> Result<Executable> {
         let started = Instant::now();
         // The quick emitters lose the in-place dynamic_update_slice.
-        let fast = largest < FAST_COMPILE_BELOW && !text.contains("dynamic_update_slice");
+        let fast = !text.contains("dynamic_update_slice");
+        let level = match largest {
+            ..LEVEL_0_BELOW => 0,
+            ..LEVEL_1_BELOW => 1,
+            _ => 3,
+        };
+        let overrides = vec![("xla_backend_optimization_level".to_owned(), OptionValue::Int(level))];
+        let on_cpu = self.client.platform_name() == "cpu";
         let options = CompileOptions {
             portable: true,
-            fast,
+            fast: fast && on_cpu,
+            overrides: if on_cpu { overrides } else { Vec::new() },
             ..CompileOptions::default()
         };
         let executable = self.client.compile(text, &options)?;

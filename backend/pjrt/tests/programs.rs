@@ -31,6 +31,38 @@ fn one_portable_program_runs_on_every_device() {
 }
 
 #[test]
+fn results_are_row_major_whatever_made_them() {
+    let text = common::module(
+        &["tensor<2x3xf32>"],
+        &[],
+        r#"%r = "stablehlo.transpose"(%0) <{permutation = array<i64: 1, 0>}> : (tensor<2x3xf32>) -> tensor<3x2xf32>"#,
+        "%r",
+        "tensor<3x2xf32>",
+    );
+    for client in clients() {
+        for options in [CompileOptions::default(), fast()] {
+            let a = upload(client, &A, &[2, 3], 1);
+            let turned = run(&client.compile(&text, &options).unwrap(), 1, &[&a]);
+            assert_eq!(download(&turned, 6), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        }
+    }
+}
+
+#[test]
+fn reading_leaves_a_buffer_donatable() {
+    for client in clients() {
+        let program = client
+            .compile(&donating_add(), &CompileOptions::default())
+            .unwrap();
+        let a = upload(client, &A, &[2, 3], 0);
+        let b = upload(client, &B, &[2, 3], 0);
+        assert_eq!(download(&a, 6), A);
+        run(&program, 0, &[&a, &b]);
+        assert!(a.is_deleted().unwrap());
+    }
+}
+
+#[test]
 fn outputs_are_appended() {
     let ty = "tensor<2x3xf32>";
     let text = common::module(&[ty], &[], "", "%0, %0", &format!("{ty}, {ty}")).replace(

@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
@@ -13,8 +14,8 @@ use super::plugin::Plugin;
 use super::reaper::Reaper;
 use crate::error::{Error, Result};
 use crate::sys::types::{
-    BufferCopyToDevice, BufferDestroy, BufferDimensions, BufferIsDeleted, BufferReadyEvent,
-    BufferSize, BufferToHost, MemoryLayout, Opaque,
+    BufferCopyToDevice, BufferDataPointer, BufferDestroy, BufferDimensions, BufferIsDeleted,
+    BufferReadyEvent, BufferReference, BufferSize, BufferToHost, MemoryLayout, Opaque,
 };
 
 /// An array in device memory, destroyed on drop. Work that still reads it keeps its memory alive.
@@ -109,6 +110,59 @@ impl Buffer {
     /// # Errors
     /// The error of the program that should have produced the array, or the plugin's refusal of a `dst` that is too small.
     pub fn copy_to_host(&self, dst: &mut [u8]) -> Result<()> {
+        if self.plugin.host_memory.load(Ordering::Relaxed) {
+            self.wait()?;
+            let bytes = self.byte_size()?;
+            if let Some(dst) = dst.get_mut(..bytes) {
+                return self.copy_from_own_memory(dst);
+            }
+        }
+        self.copy_by_plugin(dst)
+    }
+
+    /// The plugin would copy on another thread, and waking that costs up to a hundred times this copy.
+    /// Programs on the CPU leave their results row-major.
+    fn copy_from_own_memory(&self, dst: &mut [u8]) -> Result<()> {
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let table = &self.plugin.table;
+        let mut reference = BufferReference::new();
+        reference.buffer = self.opaque();
+        let guard = self.plugin.references.lock();
+        // SAFETY: the buffer is live.
+        unsafe { table.buffer_add_reference(&mut reference) }?;
+        drop(guard);
+
+        let mut args = BufferDataPointer::new();
+        args.buffer = self.opaque();
+        // SAFETY: the buffer is live.
+        let found = unsafe { table.buffer_data_pointer(&mut args) };
+        if found.is_ok() && !args.data.is_null() {
+            // SAFETY: a CPU buffer holds its size in this process's memory, and while the reference
+            // lasts no program can take that memory over and write to it.
+            unsafe {
+                args.data
+                    .cast::<u8>()
+                    .copy_to_nonoverlapping(dst.as_mut_ptr(), dst.len())
+            };
+        }
+        let guard = self.plugin.references.lock();
+        // SAFETY: gives back the reference taken above.
+        let released = unsafe { table.buffer_drop_reference(&mut reference) };
+        drop(guard);
+        found.and(released)?;
+        if args.data.is_null() {
+            let call = "PJRT_Buffer_OpaqueDeviceMemoryDataPointer";
+            return Err(Error::NullResult {
+                call,
+                what: "address",
+            });
+        }
+        Ok(())
+    }
+
+    fn copy_by_plugin(&self, dst: &mut [u8]) -> Result<()> {
         // Without a layout the plugin writes in device order, which off the CPU need not be row-major.
         let rank = i64::try_from(self.rank()?).unwrap_or(i64::MAX);
         let minor_to_major: SmallVec<[i64; 8]> = (0..rank).rev().collect();

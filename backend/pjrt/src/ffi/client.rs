@@ -3,6 +3,7 @@
 
 use std::ffi::c_char;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 use super::buffer::Buffer;
 use super::event::Event;
@@ -105,6 +106,9 @@ impl Client {
         // SAFETY: as above.
         let platform_version =
             unsafe { string(raw, |args| plugin.table.client_platform_version(args)) }?;
+        plugin
+            .host_memory
+            .store(platform_name == "cpu", Ordering::Relaxed);
         let inner = Inner {
             plugin,
             raw,

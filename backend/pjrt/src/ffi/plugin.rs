@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use parking_lot::Mutex;
@@ -23,6 +24,10 @@ pub struct Plugin {
     path: PathBuf,
     pub(super) table: Table,
     pub(super) reaper: OnceLock<Option<Reaper>>,
+    /// Set by the first client, where device memory is this process's own memory.
+    pub(super) host_memory: AtomicBool,
+    /// Held around changes of a buffer's external references, which plugins keep in a bare vector.
+    pub(super) references: Mutex<()>,
     _library: Library,
 }
 
@@ -93,6 +98,8 @@ impl Plugin {
             path,
             table,
             reaper: OnceLock::new(),
+            host_memory: AtomicBool::new(false),
+            references: Mutex::new(()),
             _library: library,
         })
     }

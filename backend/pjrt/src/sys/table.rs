@@ -120,6 +120,9 @@ slots! {
     69 buffer_copy_to_device "PJRT_Buffer_CopyToDevice" BufferCopyToDevice;
     70 buffer_to_host "PJRT_Buffer_ToHostBuffer" BufferToHost;
     72 buffer_ready_event "PJRT_Buffer_ReadyEvent" BufferReadyEvent;
+    74 buffer_add_reference "PJRT_Buffer_IncreaseExternalReferenceCount" BufferReference;
+    75 buffer_drop_reference "PJRT_Buffer_DecreaseExternalReferenceCount" BufferReference;
+    76 buffer_data_pointer "PJRT_Buffer_OpaqueDeviceMemoryDataPointer" BufferDataPointer;
     96 executable_memory_stats "PJRT_Executable_GetCompiledMemoryStats" ExecutableMemoryStats;
 }
 

@@ -127,6 +127,11 @@ layout!(BufferDimensions { buffer: Opaque, dims: *const i64, ; num_dims: usize }
 layout!(BufferSize { buffer: Opaque, ; bytes: usize });
 layout!(BufferIsDeleted { buffer: Opaque, ; is_deleted: bool });
 layout!(BufferCopyToDevice { buffer: Opaque, device: Opaque, ; copy: Opaque });
+layout!(
+    /// `PJRT_Buffer_IncreaseExternalReferenceCount_Args` and its opposite.
+    BufferReference { ; buffer: Opaque }
+);
+layout!(BufferDataPointer { buffer: Opaque, ; data: Opaque });
 layout!(BufferReadyEvent { buffer: Opaque, ; event: Opaque });
 layout!(BufferToHost {
     buffer: Opaque,
