@@ -44,6 +44,7 @@ mod search;
 mod shape;
 mod softmax;
 mod sort;
+mod sort_words;
 mod special;
 mod unique;
 mod util;

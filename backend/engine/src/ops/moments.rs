@@ -128,20 +128,15 @@ fn check_order(x: &Value, order: f64, dims: &[usize]) -> Result<()> {
     if x.numel() != 0 || !(order < 0.0 || order == f64::INFINITY) {
         return Ok(());
     }
-    let which = if order.is_infinite() {
-        "inf".to_owned()
-    } else {
-        format!("{order}")
-    };
     if reduced_sizes(&x.dims, dims, false).is_empty() {
         return Err(Error::runtime(format!(
-            "linalg.vector_norm cannot compute the {which} norm on an empty tensor because the operation does not \
+            "linalg.vector_norm cannot compute the {order} norm on an empty tensor because the operation does not \
              have an identity"
         )));
     }
     match dims.iter().find(|&&dim| x.dims[dim] == 0) {
         Some(dim) => Err(Error::runtime(format!(
-            "linalg.vector_norm cannot compute the {which} norm on the dimension {dim} because this dimension is \
+            "linalg.vector_norm cannot compute the {order} norm on the dimension {dim}because this dimension is \
              empty and the operation does not have an identity"
         ))),
         None => Ok(()),

@@ -41,9 +41,14 @@ fn softmax(c: &mut Ctx<'_>, log: bool) -> Result<Lowered> {
     let x = c.tensor("self")?;
     let dims = row(&x, c.int("dim")?)?;
     if !x.dtype.is_float() {
+        if x.numel() == 0 {
+            return Ok(one(x));
+        }
         let prefix = if log { "log_" } else { "" };
+        let last = dims.iter().all(|&dim| dim + 1 == x.rank());
+        let infix = if last { "_lastdim" } else { "" };
         return Err(unimplemented(
-            &format!("{prefix}softmax_lastdim_kernel_impl"),
+            &format!("{prefix}softmax{infix}_kernel_impl"),
             x.dtype,
         ));
     }

@@ -4,6 +4,7 @@ use tpulab_stablehlo::{Builder, DType, Reducer, Value};
 
 use super::argreduce::first_extreme;
 use super::scan::running_with;
+use super::sort_words;
 use super::util::{
     at_least_1d, index_type, keep_dims, nan_mask, not_implemented, stretch, unimplemented, wrap_dim,
 };
@@ -54,6 +55,9 @@ pub(crate) fn sort_pairs(
     dim: usize,
     descending: bool,
 ) -> Result<(Value, Value)> {
+    if sort_words::fits(x.dtype, x.dims[dim]) {
+        return sort_words::sort(b, x, dim, descending);
+    }
     let places = b.iota(index_type(x.dims[dim]), &x.dims, dim)?;
     let operands = [x.clone(), places];
     let sorted = b.sort(&operands, dim, true, |b, pair| {
@@ -131,10 +135,53 @@ fn topk(c: &mut Ctx<'_>) -> Result<Lowered> {
         let (value, place) = first_extreme(c, &x, Reducer::Max, dim)?;
         return results(c, &value, &place, &sizes);
     }
+    if narrow_float(x.dtype) && 2 * k <= x.dims[dim] {
+        let (values, places) = first_k(&mut c.b, &x, dim, k, largest)?;
+        return results(c, &values, &places, &sizes);
+    }
     let (values, places) = sort_pairs(&mut c.b, &x, dim, largest)?;
     let values = c.b.slice_dim(&values, dim, 0, k, 1)?;
     let places = c.b.slice_dim(&places, dim, 0, k, 1)?;
     results(c, &values, &places, &sizes)
+}
+
+/// Types whose values float32 holds exactly.
+fn narrow_float(dtype: DType) -> bool {
+    use DType::{BF16, F16, F32, I8, I16, U8};
+    matches!(dtype, F32 | F16 | BF16 | I8 | U8 | I16)
+}
+
+/// The `k` greatest or least along `dim`, by an operation of its own, which takes float32 in the last dimension and
+/// puts NaN last or, if it has a sign, first.
+fn first_k(
+    b: &mut Builder,
+    x: &Value,
+    dim: usize,
+    k: i64,
+    largest: bool,
+) -> Result<(Value, Value)> {
+    let mut order: Vec<usize> = (0..x.rank()).filter(|&other| other != dim).collect();
+    order.push(dim);
+    let mut back: Vec<usize> = (0..x.rank() - 1).collect();
+    back.insert(dim, x.rank() - 1);
+    let wide = b.convert(x, DType::F32)?;
+    let mut rows = b.transpose(&wide, &order)?;
+    let number = b.eq(&rows, &rows)?;
+    if !largest {
+        rows = b.neg(&rows)?;
+    }
+    let nan = if largest { 0x7fc0_0000_u32 } else { 0xffc0_0000 };
+    let nan = b.scalar(DType::U32, nan)?;
+    let nan = b.bitcast(&nan, DType::F32)?;
+    let nan = b.broadcast_to(&nan, &rows.dims)?;
+    let rows = b.select(&number, &rows, &nan)?;
+    let (mut values, places) = b.top_k(&rows, k)?;
+    if !largest {
+        values = b.neg(&values)?;
+    }
+    let values = b.transpose(&values, &back)?;
+    let places = b.transpose(&places, &back)?;
+    Ok((b.convert(&values, x.dtype)?, places))
 }
 
 /// The sizes of a result that holds one element along `dim`.
@@ -159,7 +206,7 @@ fn kth_value(c: &mut Ctx<'_>) -> Result<Lowered> {
             "kthvalue(): selected number k out of range for dimension {dim}"
         )));
     }
-    if x.dtype == DType::Bool {
+    if x.dtype == DType::Bool && given.rank() > 0 {
         return Err(unimplemented("kthvalue_cpu", x.dtype));
     }
     let sizes = one_along(c, &given, dim)?;
@@ -184,14 +231,15 @@ fn element(c: &mut Ctx<'_>, x: &Value, place: &Value, dim: usize) -> Result<Valu
 /// The lower median along a dimension. With a NaN in the row it is that; `nanmedian` takes no notice of them.
 fn median(c: &mut Ctx<'_>, ignore_nan: bool) -> Result<Lowered> {
     let given = c.tensor("self")?;
-    if given.dtype == DType::Bool || given.dtype.is_complex() {
-        return Err(unimplemented("median_cpu", given.dtype));
-    }
     let along = c.opt_int("dim")?;
+    let known = given.dtype != DType::Bool && !given.dtype.is_complex();
     let (x, dim) = match along {
         Some(dim) => {
             let dim = wrap_dim(dim, given.rank())?;
             check_not_empty(&given, "median", dim)?;
+            if !known {
+                return Err(unimplemented("median_out", given.dtype));
+            }
             (at_least_1d(&mut c.b, &given)?, dim)
         }
         None if given.numel() == 0 => {
@@ -202,6 +250,7 @@ fn median(c: &mut Ctx<'_>, ignore_nan: bool) -> Result<Lowered> {
             };
             return Ok(one(nan));
         }
+        None if !known => return Err(unimplemented("median_cpu", given.dtype)),
         None => (c.b.reshape(&given, &[given.numel()])?, 0),
     };
     let size = x.dims[dim];

@@ -82,7 +82,7 @@ fn unique(
         "tpulab::unique_runs",
         &[
             ("self", x.arg()),
-            ("dim", dim_arg.clone()),
+            ("dim", dim_arg),
             ("consecutive", ArgRef::Bool(consecutive)),
         ],
         4,
@@ -102,7 +102,6 @@ fn unique(
             ("places", places.arg()),
             ("ranks", ranks.arg()),
             ("count", ArgRef::Int(count)),
-            ("dim", dim_arg),
             ("sizes", ArgRef::Ints(&inverse_sizes)),
         ],
         3,
@@ -110,7 +109,7 @@ fn unique(
     let mut taken = taken.into_iter();
     match (taken.next(), taken.next(), taken.next()) {
         (Some(values), Some(numbers), Some(sizes)) => Ok(vec![
-            values,
+            moved_back(values, dim.unwrap_or(0)),
             if inverse { numbers } else { none() },
             if counts { sizes } else { none() },
         ]),
@@ -157,6 +156,13 @@ fn to_front(rank: usize, dim: usize) -> Vec<usize> {
     std::iter::once(dim)
         .chain((0..rank).filter(|&other| other != dim))
         .collect()
+}
+
+/// A view of the tensor with its first dimension moved to `dim`.
+fn moved_back(mut tensor: Tensor, dim: usize) -> Tensor {
+    tensor.sizes[..=dim].rotate_left(1);
+    tensor.strides[..=dim].rotate_left(1);
+    tensor
 }
 
 /// Rows in lexicographic order: stable sorts by each column, the first column last.
@@ -228,14 +234,7 @@ fn unique_take(c: &mut Ctx<'_>) -> Result<Lowered> {
     };
     let mut slices = rows.dims.to_vec();
     slices[0] = 1;
-    let mut taken = c.b.gather(&rows, &starts, &dims, &slices, true)?;
-    if let Some(dim) = c.opt_int("dim")? {
-        let front = to_front(rows.rank(), dim as usize);
-        let back: Vec<usize> = (0..rows.rank())
-            .filter_map(|dim| front.iter().position(|&from| from == dim))
-            .collect();
-        taken = c.b.transpose(&taken, &back)?;
-    }
+    let taken = c.b.gather(&rows, &starts, &dims, &slices, true)?;
     let end = c.b.splat(starts.dtype, n, &[1])?;
     let later = c.b.slice_dim(&starts, 0, 1, count, 1)?;
     let ends = c.b.concatenate(&[later, end], 0)?;
