@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::key::{Analysis, SlotRef, is_identity};
 use crate::lower::start_on_axis;
 use crate::program::{OutKind, Outputs, ParamSpec, Program};
-use crate::registry::{self, Lowering, Op, OpId};
+use crate::registry::{self, Op, OpId};
 use crate::runtime::{self, Runtime};
 use crate::settings::Mode;
 use crate::stats;
@@ -37,7 +37,7 @@ pub(crate) fn run(
         return Err(Error::not_lowered(op.label()));
     };
     let runtime = runtime::get()?;
-    if let Lowering::Host(host) = def.lowering {
+    if let Some(host) = def.host(args) {
         let mut ctx = HostCtx { op, args, context };
         let tensors = host(&mut ctx)?;
         return crate::tensor::returned(op, args, tensors, context);

@@ -6,6 +6,7 @@ use std::sync::{LazyLock, OnceLock};
 use parking_lot::Mutex;
 use tpulab_stablehlo::Value;
 
+use crate::args::ArgRef;
 use crate::error::{Error, Result};
 use crate::lower::Ctx;
 use crate::tensor::HostCtx;
@@ -52,6 +53,7 @@ pub(crate) type Lowered = Vec<Option<Value>>;
 pub(crate) type LowerFn = fn(&mut Ctx<'_>) -> Result<Lowered>;
 /// Ops whose result shape depends on data: they run programs and read counts.
 pub(crate) type HostFn = fn(&mut HostCtx<'_>) -> Result<Vec<crate::Tensor>>;
+pub(crate) type HostWhen = fn(&[ArgRef<'_>]) -> bool;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Lowering {
@@ -85,6 +87,8 @@ pub(crate) struct OpDef {
     pub casts: bool,
     /// CPU tensors among the arguments are uploaded (indices).
     pub uploads: bool,
+    /// Calls that need values on the host though the op's others are programs (indexing by a mask).
+    pub host_when: Option<(HostWhen, HostFn)>,
 }
 
 impl OpDef {
@@ -120,6 +124,19 @@ impl OpDef {
         self.uploads = true;
         self
     }
+    pub(crate) fn host_when(&mut self, when: HostWhen, run: HostFn) -> &mut Self {
+        self.host_when = Some((when, run));
+        self
+    }
+    /// What reads values on the host for this call, if anything does.
+    #[inline]
+    pub(crate) fn host(&self, args: &[ArgRef<'_>]) -> Option<HostFn> {
+        match (self.lowering, self.host_when) {
+            (Lowering::Host(run), _) => Some(run),
+            (_, Some((when, run))) if when(args) => Some(run),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -146,6 +163,7 @@ impl Registry {
             reads_precision: false,
             casts: false,
             uploads: false,
+            host_when: None,
         };
         self.defs.insert(name, def);
         self.defs.entry(name).or_insert_with(|| unreachable!())
@@ -277,7 +295,7 @@ pub(crate) fn lowered_names() -> Vec<&'static str> {
     names
 }
 
-/// An op that only the engine calls, registered on first use.
+/// An op that only the engine calls, registered on first use. An argument `#name` is a number that may change.
 pub(crate) fn internal(name: &'static str, args: &[&str], returns: usize) -> Result<&'static Op> {
     register(Schema {
         name: name.to_owned(),
@@ -285,7 +303,8 @@ pub(crate) fn internal(name: &'static str, args: &[&str], returns: usize) -> Res
         args: args
             .iter()
             .map(|name| ArgSchema {
-                name: (*name).to_owned(),
+                name: name.trim_start_matches('#').to_owned(),
+                number: name.starts_with('#'),
                 ..ArgSchema::default()
             })
             .collect(),

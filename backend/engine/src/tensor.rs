@@ -88,7 +88,7 @@ impl Tensor {
             .collect()
     }
 
-    fn of(tensor: &TensorRef<'_>) -> Self {
+    pub(crate) fn of(tensor: &TensorRef<'_>) -> Self {
         Self {
             cell: tensor.cell.clone(),
             sizes: Dims::from_slice(tensor.sizes),
@@ -107,7 +107,7 @@ pub(crate) struct HostCtx<'a> {
 }
 
 impl HostCtx<'_> {
-    fn arg(&self, name: &str) -> Option<&ArgRef<'_>> {
+    pub(crate) fn arg(&self, name: &str) -> Option<&ArgRef<'_>> {
         self.op.arg(name).and_then(|index| self.args.get(index))
     }
 
@@ -147,6 +147,32 @@ impl HostCtx<'_> {
         let op = registry::internal(name, &names, returns)?;
         let values: Vec<ArgRef<'_>> = args.iter().map(|(_, value)| value.clone()).collect();
         run_internal(op, &values, self.context)
+    }
+
+    /// The same op on other arguments, which need nothing on the host any more.
+    pub(crate) fn again(&self, args: &[ArgRef<'_>]) -> Result<Vec<Tensor>> {
+        let outputs = crate::execute::run(self.op, args, self.context)?;
+        let lost = || Error::runtime(format!("{} gave no tensor", self.op.label()));
+        outputs
+            .descs
+            .iter()
+            .enumerate()
+            .map(|(index, desc)| {
+                if let Some(cell) = outputs.cells.get(index).cloned().flatten() {
+                    return Ok(Tensor {
+                        cell,
+                        sizes: desc.sizes.clone(),
+                        strides: desc.strides.clone(),
+                        offset: 0,
+                        dtype: desc.dtype,
+                    });
+                }
+                match desc.arg.and_then(|arg| args.get(arg)) {
+                    Some(ArgRef::Tensor(tensor)) => Ok(Tensor::of(tensor)),
+                    _ => Err(lost()),
+                }
+            })
+            .collect()
     }
 
     /// The only output of [`HostCtx::run`].

@@ -473,9 +473,20 @@ impl<'a> Ctx<'a> {
             _ => 0,
         };
         (0..count)
-            .map(|item| match self.tensor_info((index, Some(item))) {
-                Some(_) => self.read((index, Some(item))).map(Some),
-                None => Ok(None),
+            .map(|item| {
+                if self.tensor_info((index, Some(item))).is_some() {
+                    return self.read((index, Some(item))).map(Some);
+                }
+                // A CPU tensor without dims.
+                let number = match self.infos.get(index) {
+                    Some(Info::List(items)) => match items.get(item) {
+                        Some(Info::Number(number)) => *number,
+                        _ => return Ok(None),
+                    },
+                    _ => return Ok(None),
+                };
+                let dtype = number.dtype(self.default_dtype());
+                self.number_value(&number, dtype).map(Some)
             })
             .collect()
     }

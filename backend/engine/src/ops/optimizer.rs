@@ -5,7 +5,7 @@
 
 use tpulab_stablehlo::{DType, Unary, Value};
 
-use super::window_sum::wide;
+use super::avg_pool::wide;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, Number, Operand, many};
 use crate::registry::{Lowered, Registry};
