@@ -3,6 +3,7 @@
 mod activation;
 mod activation_backward;
 mod argreduce;
+mod avg_pool;
 mod axis;
 mod batch_norm;
 mod binary;
@@ -34,6 +35,7 @@ mod padding;
 mod places;
 mod pointwise;
 mod pool;
+mod pool_window;
 mod random;
 mod reduce;
 mod resample;
@@ -48,8 +50,6 @@ mod sort_words;
 mod special;
 mod unique;
 mod util;
-mod window;
-mod window_sum;
 mod windows;
 
 use crate::registry::Registry;
@@ -58,6 +58,7 @@ pub(crate) fn register(registry: &mut Registry) {
     activation::register(registry);
     activation_backward::register(registry);
     argreduce::register(registry);
+    avg_pool::register(registry);
     batch_norm::register(registry);
     binary::register(registry);
     bitwise::register(registry);
@@ -98,6 +99,5 @@ pub(crate) fn register(registry: &mut Registry) {
     sort::register(registry);
     special::register(registry);
     unique::register(registry);
-    window_sum::register(registry);
     windows::register(registry);
 }

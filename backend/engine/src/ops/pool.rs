@@ -6,7 +6,7 @@
 use tpulab_stablehlo::{DType, Dims, ScatterDims, Value};
 
 use super::axis::{Spread, along, pad_axis, pick, spread};
-use super::window::{Spans, Window, output_size, regular, windows};
+use super::pool_window::{Spans, Window, output_size, regular, windows};
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, many, one};
 use crate::registry::{Lowered, Registry};
@@ -325,7 +325,7 @@ fn backward(c: &mut Ctx<'_>, sizes: &[i64], windows: &[Window]) -> Result<Lowere
         )));
     }
     let terms: i64 = windows.iter().map(Window::overlap).product();
-    let wide = super::window_sum::wide(grad.dtype);
+    let wide = super::avg_pool::wide(grad.dtype);
     if terms > MOST_OVERLAPS {
         return Ok(one(scatter(c, &grad, &indices, sizes, windows.len(), true)?));
     }
@@ -385,7 +385,7 @@ fn scatter(
     let planes: i64 = sizes[..first].iter().product();
     let plane: i64 = sizes[first..].iter().product();
     let each: i64 = x.dims[first..].iter().product();
-    let wide = if sum { super::window_sum::wide(x.dtype) } else { x.dtype };
+    let wide = if sum { super::avg_pool::wide(x.dtype) } else { x.dtype };
     let updates = c.b.convert(x, wide)?;
     let updates = c.b.reshape(&updates, &[planes, each])?;
     let indices = c.b.reshape(indices, &[planes, each])?;

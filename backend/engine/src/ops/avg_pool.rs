@@ -3,7 +3,7 @@
 use tpulab_stablehlo::{DType, Dims, Reducer, Value};
 
 use super::axis::{Spread, along, keep_along, pad_axis, pick, spread};
-use super::window::{Spans, Window, output_size, regular, windows};
+use super::pool_window::{Spans, Window, output_size, regular, windows};
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, one};
 use crate::registry::{Lowered, Registry};
