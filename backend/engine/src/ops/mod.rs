@@ -9,6 +9,7 @@ mod conv;
 mod copies;
 mod dropout;
 mod embedding;
+mod embedding_bag;
 mod factory;
 mod foreach;
 mod index;
@@ -48,6 +49,7 @@ pub(crate) fn register(registry: &mut Registry) {
     copies::register(registry);
     dropout::register(registry);
     embedding::register(registry);
+    embedding_bag::register(registry);
     factory::register(registry);
     foreach::register(registry);
     index::register(registry);
