@@ -23,6 +23,7 @@ pub(crate) struct Bridge {
     path: PathBuf,
     control: Control,
     free: ControlFree,
+    last_error: LastError,
 }
 
 static BRIDGE: OnceLock<Bridge> = OnceLock::new();
@@ -60,6 +61,7 @@ pub(crate) fn load(path: &Path) -> Result<(), Error> {
         path: path.to_owned(),
         control: *control,
         free: *free,
+        last_error: *last_error,
     };
     // SAFETY: the C signature is int(void); the lock above keeps it to one call at a time.
     if unsafe { register() } != 0 {
@@ -82,12 +84,20 @@ pub(crate) fn control(request: &str) -> Result<String, Error> {
     })?;
     let mut answer: *mut c_char = std::ptr::null_mut();
     // SAFETY: the request is a C string that outlives the call; `answer` receives null or a string that is ours to free.
-    unsafe { (bridge.control)(text_in.as_ptr(), &mut answer) };
+    let code = unsafe { (bridge.control)(text_in.as_ptr(), &mut answer) };
     // SAFETY: see above.
     let text_out = unsafe { text(answer) };
     if !answer.is_null() {
         // SAFETY: the string came from tpulab_control and is freed once.
         unsafe { (bridge.free)(answer) };
+    }
+    if code != 0 {
+        // SAFETY: tpulab_error returns null or a string that lives until this thread's next call.
+        let reason = unsafe { text((bridge.last_error)()) };
+        return Err(Error::Raised {
+            kind: "RuntimeError".to_owned(),
+            message: reason.unwrap_or_else(|| format!("the bridge failed with code {code}")),
+        });
     }
     read(request, text_out.as_deref().unwrap_or(""))
 }

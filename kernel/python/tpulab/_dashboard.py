@@ -176,7 +176,7 @@ def _hbm() -> Table:
     for device in found[:MAX_DEVICES]:
         memory = _control.call("memory", device=device["index"])
         allocated, total = int(memory.get("allocated", 0)), int(device.get("hbm_bytes", 0))
-        made, freed = memory.get("allocation_count"), memory.get("free_count")
+        made, freed = memory.get("allocations"), memory.get("frees")
         alive = "" if made is None or freed is None else f"{int(made) - int(freed):,}"
         rows.append(
             (
@@ -201,44 +201,35 @@ def _kinds() -> Table:
         (
             f"tpu:{device['index']}",
             str(device.get("chip", "")),
-            str(device.get("kind", "")),
+            str(device.get("chip_index", "")),
             "virtual, on CPU" if device.get("virtual") else "TPU",
             _sizes.text(int(device.get("hbm_bytes", 0))),
         )
         for device in found[:MAX_DEVICES]
     ]
-    return Table("Devices", ("device", "chip", "kind", "runs as", "HBM"), rows, "llllr", _more(found, MAX_DEVICES))
+    return Table(
+        "Devices", ("device", "generation", "chip", "runs as", "HBM"), rows, "llrlr", _more(found, MAX_DEVICES)
+    )
 
 
 def _ops() -> Table:
     rows = []
-    for op in (_control.call("last_ops", n=MAX_OPS) or [])[:MAX_OPS]:
+    for op in reversed((_control.call("last_ops", n=MAX_OPS) or [])[-MAX_OPS:]):
         device = op.get("device", "")
         rows.append(
             (
                 _short(str(op.get("op", "?"))),
                 f"tpu:{device}" if isinstance(device, int) else str(device),
-                _shapes(op.get("shapes")),
-                _duration(op.get("ns")),
+                _duration(op.get("enqueue_ns")),
             )
         )
-    note = "" if rows else "No op has run."
-    return Table("Last ops, newest first", ("op", "device", "shapes", "time"), rows, "lllr", note)
+    # The program itself may run on after that.
+    note = "Host time is what it took to enqueue the op's program." if rows else "No op has run."
+    return Table("Last ops, newest first", ("op", "device", "host time"), rows, "llr", note)
 
 
 def _kind(device: Mapping[str, Any]) -> str:
     return str(device.get("chip", "")) + (" (virtual, on CPU)" if device.get("virtual") else "")
-
-
-def _shapes(shapes: Any) -> str:
-    if not shapes:
-        return ""
-    text = (
-        shapes
-        if isinstance(shapes, str)
-        else " ".join("x".join(map(str, s)) or "scalar" if isinstance(s, list) else str(s) for s in shapes)
-    )
-    return _short(text)
 
 
 def _short(text: str) -> str:

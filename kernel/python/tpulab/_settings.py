@@ -18,7 +18,6 @@ VARIABLES = {
 #: The variable that switches `tpulab.cpu_fallback` on from the start.
 FALLBACK = "TPULAB_CPU_FALLBACK"
 MODES = ("strict", "blocking")
-MAX_DEVICES = 256
 MIN_HBM = 1 << 20
 
 #: A wrong value in the environment; raised by the first use of the device.
@@ -38,7 +37,7 @@ def configure(
     Works until the first tensor. On a TPU, `devices`, `chip` and `hbm` are the hardware's and may not be set.
 
     Args:
-        devices: number of virtual devices, 1 to 256. `TPULAB_DEVICES`.
+        devices: number of virtual devices, at most 64. `TPULAB_DEVICES`.
         chip: generation that the virtual devices imitate: v2, v3, v4, v5e, v5p, v6e or v7x; other names of these are
             taken too, such as "TPU v6 lite" or "ironwood". `TPULAB_CHIP`.
         hbm: memory of each virtual device, in bytes or as in "2GiB"; at least 1 MiB. `TPULAB_HBM`.
@@ -117,7 +116,10 @@ def apply_environment(environ: dict[str, str] | None = None) -> None:
         if plugin is not None:
             wanted["plugin"] = plugin.path
     if wanted:
-        _control.call("configure", **wanted)
+        try:
+            _control.call("configure", **wanted)
+        except ValueError as error:
+            environment_error = ValueError(f"environment variables TPULAB_...: {error}")
     fallback = environ.get(FALLBACK)
     if fallback in ("0", "1"):
         _control.call("cpu_fallback", on=fallback == "1")
@@ -146,8 +148,8 @@ def _check_devices(value: Any) -> int:
         number = int(value) if isinstance(value, str) else value
     except ValueError:
         number = None
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_DEVICES:
-        raise ValueError(f"devices={value!r} is not a number of devices; give a whole number from 1 to {MAX_DEVICES}")
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError(f"devices={value!r} is not a number of devices; give a whole number from 1 to 64")
     return number
 
 

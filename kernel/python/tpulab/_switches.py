@@ -63,19 +63,10 @@ class eager_mode(_Switch):
 
 
 class _OnOff(_Switch):
-    _call: ClassVar[str]
-
     def __init__(self, on: bool = True) -> None:
         if not isinstance(on, bool):
             raise TypeError(f"{type(self).__name__} takes True or False, not {on!r}")
         super().__init__(on)
-
-    def _get(self) -> bool:
-        value = _control.call(self._call)
-        return bool(value.get("on")) if isinstance(value, dict) else bool(value)
-
-    def _set(self, value: bool) -> None:
-        _control.call(self._call, on=value)
 
     def __repr__(self) -> str:
         def word(on: bool) -> str:
@@ -99,21 +90,35 @@ class cpu_fallback(_OnOff):
     """
 
     _label = "CPU fallback"
-    _call = "cpu_fallback"
+
+    def _get(self) -> bool:
+        return bool(_control.call("cpu_fallback"))
+
+    def _set(self, value: bool) -> None:
+        _control.call("cpu_fallback", on=value)
 
 
 class deterministic(_OnOff):
     """Makes ops give the same bits on every run, at the price of speed; off at first.
 
-    A switch and a context manager, as `eager_mode` is.
+    A switch and a context manager, as `eager_mode` is. It is torch's own switch, `torch.use_deterministic_algorithms`,
+    which ops on "tpu" obey, so it holds for other devices too.
 
     Args:
         on: True or False.
 
     Raises:
         TypeError: neither True nor False.
-        BridgeError: device "tpu" is not registered, and why.
     """
 
     _label = "deterministic"
-    _call = "deterministic"
+
+    def _get(self) -> bool:
+        import torch
+
+        return torch.are_deterministic_algorithms_enabled()
+
+    def _set(self, value: bool) -> None:
+        import torch
+
+        torch.use_deterministic_algorithms(value)

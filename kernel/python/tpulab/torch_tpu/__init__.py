@@ -6,6 +6,7 @@ Asking how many devices there are starts nothing; the first tensor does.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from types import ModuleType
@@ -139,16 +140,13 @@ def is_available() -> bool:
     from .. import _plugins
 
     return device_count() > 0 and (
-        _initialized or _plugins.find() is not None or bool(_engine_settings().get("plugin"))
+        _initialized or _plugins.find() is not None or bool(_control.call("settings").get("plugin"))
     )
 
 
 def device_count() -> int:
     """The number of devices. Starts nothing, so until the start it is the number that was configured."""
-    try:
-        return int(_engine_settings().get("devices", 0))
-    except Exception:
-        return 0
+    return torch._C._accelerator_hooks_device_count()
 
 
 def current_device() -> int:
@@ -227,17 +225,12 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.device.type == "tpu" else None)
 
 
-def _engine_settings() -> dict[str, Any]:
-    return _control.call("settings")
-
-
 def _is_in_bad_fork() -> bool:
     """Whether this is a forked child of a process that had started the devices."""
     try:
-        forked = _control.call("forked")
+        return bool(_control.call("forked"))
     except Exception:
         return False
-    return bool(forked.get("forked")) if isinstance(forked, dict) else bool(forked)
 
 
 def _lazy_init() -> None:
@@ -261,6 +254,8 @@ def _lazy_init() -> None:
             if _settings.environment_error is not None:
                 raise _settings.environment_error.with_traceback(None)
             _plugins.prepare(_control.call("settings").get("plugin"))
+            # XLA logs each start to stderr, which a notebook shows in red; its warnings stay.
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
             random.seed_pending()
             _initialized = True
         finally:

@@ -72,11 +72,11 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
         "reserved_bytes.all.current": int(figures.get("reserved", allocated)),
         "reserved_bytes.all.peak": int(figures.get("reserved_peak", peak)),
     }
-    counts = {"num_device_alloc": "allocation_count", "num_device_free": "free_count", "num_ooms": "oom_count"}
+    counts = {"num_device_alloc": "allocations", "num_device_free": "frees", "num_ooms": "ooms"}
     for ours, theirs in counts.items():
         if theirs in figures:
             stats[ours] = int(figures[theirs])
-    if "allocation_count" in figures and "free_count" in figures:
+    if "num_device_alloc" in stats and "num_device_free" in stats:
         stats["allocation.all.current"] = stats["num_device_alloc"] - stats["num_device_free"]
         stats["allocation.all.allocated"] = stats["num_device_alloc"]
         stats["allocation.all.freed"] = stats["num_device_free"]

@@ -18,7 +18,7 @@ class DeviceProperties:
         name: for people, as in "TPU v6e (virtual, on CPU)".
         index: what PyTorch calls it by.
         chip: its generation, as in "v6e".
-        kind: the plugin's name for it.
+        chip_index: the chip that it is on; on v2, v3, v4 and v7x a chip has two devices.
         virtual: whether it is imitated on the CPU.
         total_memory: its HBM in bytes.
         major: the generation's number, as in 6.
@@ -28,7 +28,7 @@ class DeviceProperties:
     name: str
     index: int
     chip: str
-    kind: str
+    chip_index: int
     virtual: bool
     total_memory: int
     major: int
@@ -54,7 +54,7 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
         name=f"TPU {chip}" + (" (virtual, on CPU)" if virtual else ""),
         index=index,
         chip=chip,
-        kind=str(found.get("kind", "")),
+        chip_index=int(found.get("chip_index", index)),
         virtual=virtual,
         total_memory=int(found.get("hbm_bytes", 0)),
         major=int(number[0]) if number else 0,
