@@ -15,6 +15,7 @@ mod conv;
 mod copies;
 mod dropout;
 mod embedding;
+mod embedding_bag;
 mod extreme;
 mod factory;
 mod foreach;
@@ -69,6 +70,7 @@ pub(crate) fn register(registry: &mut Registry) {
     copies::register(registry);
     dropout::register(registry);
     embedding::register(registry);
+    embedding_bag::register(registry);
     extreme::register(registry);
     factory::register(registry);
     foreach::register(registry);
