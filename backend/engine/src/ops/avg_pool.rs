@@ -21,8 +21,12 @@ pub(crate) fn register(r: &mut Registry) {
     }
     r.op("_adaptive_avg_pool2d_backward", |c| adaptive_backward(c, 2))
         .channels_last(&["self"]);
-    for name in ["_adaptive_avg_pool3d_backward", "adaptive_avg_pool3d_backward"] {
-        r.op(name, |c| adaptive_backward(c, 3)).channels_last(&["self"]);
+    for name in [
+        "_adaptive_avg_pool3d_backward",
+        "adaptive_avg_pool3d_backward",
+    ] {
+        r.op(name, |c| adaptive_backward(c, 3))
+            .channels_last(&["self"]);
     }
 }
 

@@ -9,7 +9,9 @@ use crate::lower::{Ctx, many, one};
 use crate::registry::{Lowered, Registry};
 
 pub(crate) fn register(r: &mut Registry) {
-    r.op("native_dropout", native_dropout).like("input").random();
+    r.op("native_dropout", native_dropout)
+        .like("input")
+        .random();
     r.op("native_dropout_backward", native_dropout_backward)
         .pointwise();
     r.op("rrelu_with_noise", rrelu_with_noise)

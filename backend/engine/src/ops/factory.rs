@@ -83,7 +83,11 @@ fn counted(h: &mut HostCtx<'_>, closed: bool) -> Result<Vec<Tensor>> {
     let floats = [&start, &end, &step]
         .iter()
         .any(|number| matches!(number, ArgRef::Float(_)));
-    let inferred = if floats || closed { default } else { DType::I64 };
+    let inferred = if floats || closed {
+        default
+    } else {
+        DType::I64
+    };
     let dtype = match (h.arg("out"), h.arg("dtype")) {
         (Some(ArgRef::Tensor(out)), _) => out.dtype,
         (_, Some(ArgRef::Int(code))) => u8::try_from(*code)
@@ -273,7 +277,11 @@ fn triangle_indices(c: &mut Ctx<'_>, lower: bool) -> Result<Lowered> {
         return Err(unimplemented(kernel, dtype));
     }
     let in_row = |row: i64| {
-        let below = if lower { row + 1 + offset } else { row + offset };
+        let below = if lower {
+            row + 1 + offset
+        } else {
+            row + offset
+        };
         let below = below.clamp(0, columns);
         if lower { below } else { columns - below }
     };

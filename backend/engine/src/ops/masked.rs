@@ -13,11 +13,7 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("masked_fill", masked_fill).pointwise().casts();
     r.op("masked_scatter", masked_scatter).like("self");
     r.op("_masked_scale", masked_scale).pointwise();
-    r.direct(&[
-        "masked_fill.Scalar",
-        "masked_fill.Tensor",
-        "masked_scatter",
-    ]);
+    r.direct(&["masked_fill.Scalar", "masked_fill.Tensor", "masked_scatter"]);
 }
 
 fn masked_fill(c: &mut Ctx<'_>) -> Result<Lowered> {

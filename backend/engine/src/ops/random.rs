@@ -41,13 +41,7 @@ impl Stream {
     }
 
     /// Whole numbers below 2^digits as floats; `dtype` is F32 or F64.
-    fn whole(
-        &mut self,
-        c: &mut Ctx<'_>,
-        dtype: DType,
-        digits: i64,
-        dims: &[i64],
-    ) -> Result<Value> {
+    fn whole(&mut self, c: &mut Ctx<'_>, dtype: DType, digits: i64, dims: &[i64]) -> Result<Value> {
         let (word, width) = if dtype == DType::F64 {
             (DType::U64, 64)
         } else {
@@ -215,7 +209,8 @@ fn target(c: &Ctx<'_>) -> Result<(DType, Vec<i64>)> {
 
 /// A number's value for an argument check; it stays out of the key.
 fn given(c: &Ctx<'_>, name: &str, default: f64) -> Result<f64> {
-    Ok(c.opt_number(name)?.map_or(default, |number| number.as_f64()))
+    Ok(c.opt_number(name)?
+        .map_or(default, |number| number.as_f64()))
 }
 
 /// A number or tensor argument, or a default.
@@ -342,7 +337,10 @@ fn cauchy(c: &mut Ctx<'_>) -> Result<Lowered> {
     let angle = c.b.sub(&unit, &half)?;
     let angle = c.b.mul(&angle, &pi)?;
     let slope = c.b.unary(Unary::Tan, &angle)?;
-    let (median, sigma) = (opt_operand(c, "median", 0.0)?, opt_operand(c, "sigma", 1.0)?);
+    let (median, sigma) = (
+        opt_operand(c, "median", 0.0)?,
+        opt_operand(c, "sigma", 1.0)?,
+    );
     let value = scaled(c, &slope, &median, &sigma)?;
     Ok(one(c.b.convert(&value, dtype)?))
 }
@@ -532,6 +530,8 @@ fn permutation(c: &mut Ctx<'_>) -> Result<Lowered> {
     if n < 2 {
         return Ok(one(c.b.convert(&places, dtype)?));
     }
-    let sorted = c.b.sort(&[keys, places], 0, true, |b, sides| b.lt(&sides[0], &sides[1]))?;
+    let sorted = c.b.sort(&[keys, places], 0, true, |b, sides| {
+        b.lt(&sides[0], &sides[1])
+    })?;
     Ok(one(c.b.convert(&sorted[1], dtype)?))
 }

@@ -68,13 +68,14 @@ fn without_replacement(c: &mut Ctx<'_>, p: &Value, count: i64) -> Result<Value> 
     if count == 1 {
         let low = c.b.min_value(p.dtype)?;
         let first = c.b.scalar(DType::I32, 0)?;
-        let best = c.b.reduce(&[rates, place], &[low, first], &[1], |b, old, new| {
-            let more = b.compare(Cmp::Gt, &new[0], &old[0])?;
-            Ok(vec![
-                b.select(&more, &new[0], &old[0])?,
-                b.select(&more, &new[1], &old[1])?,
-            ])
-        })?;
+        let best =
+            c.b.reduce(&[rates, place], &[low, first], &[1], |b, old, new| {
+                let more = b.compare(Cmp::Gt, &new[0], &old[0])?;
+                Ok(vec![
+                    b.select(&more, &new[0], &old[0])?,
+                    b.select(&more, &new[1], &old[1])?,
+                ])
+            })?;
         return Ok(best[1].clone());
     }
     let sorted = c.b.sort(&[rates, place], 1, true, |b, sides| {
@@ -426,8 +427,7 @@ fn trials(c: &mut Ctx<'_>, n: &Value, p: &Value) -> Result<Value> {
             b.reduce_with(Reducer::Or, &running, &all)
         },
         |b, s| {
-            let (state, bits) =
-                b.rng_bits(&s[0], word, &dims, tpulab_stablehlo::Rng::Philox)?;
+            let (state, bits) = b.rng_bits(&s[0], word, &dims, tpulab_stablehlo::Rng::Philox)?;
             let by = b.splat_like(&bits, shift)?;
             let bits = b.shr_logical(&bits, &by)?;
             let whole = b.convert(&bits, dtype)?;

@@ -156,8 +156,7 @@ fn sorted_by(c: &mut Ctx<'_>, bounds: &Value, sorter: &Value) -> Result<Value> {
         index_vector_dim: last + 1,
         ..GatherDims::default()
     };
-    Ok(c.b
-        .gather(bounds, sorter, &dims, &vec![1; last + 1], false)?)
+    Ok(c.b.gather(bounds, sorter, &dims, &vec![1; last + 1], false)?)
 }
 
 fn bucketize(c: &mut Ctx<'_>) -> Result<Lowered> {
