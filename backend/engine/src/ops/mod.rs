@@ -1,8 +1,12 @@
 //! Lowerings, a family a file. Each names the ATen base ops it serves; overloads are told apart by their arguments.
 
 mod activation;
+mod activation_backward;
 mod argreduce;
+mod avg_pool;
+mod axis;
 mod batch_norm;
+mod binary;
 mod bitwise;
 mod clamp;
 mod class_loss;
@@ -11,12 +15,15 @@ mod conv;
 mod copies;
 mod dropout;
 mod embedding;
+mod embedding_bag;
 mod extreme;
 mod factory;
 mod foreach;
+mod formula;
 mod histogram;
 mod index;
 mod index_dim;
+mod integer;
 mod label_loss;
 mod loss;
 mod margin_loss;
@@ -31,6 +38,7 @@ mod padding;
 mod places;
 mod pointwise;
 mod pool;
+mod pool_window;
 mod random;
 mod reduce;
 mod resample;
@@ -42,6 +50,7 @@ mod shape;
 mod softmax;
 mod sort;
 mod sort_words;
+mod special;
 mod unique;
 mod util;
 mod windows;
@@ -50,8 +59,11 @@ use crate::registry::Registry;
 
 pub(crate) fn register(registry: &mut Registry) {
     activation::register(registry);
+    activation_backward::register(registry);
     argreduce::register(registry);
+    avg_pool::register(registry);
     batch_norm::register(registry);
+    binary::register(registry);
     bitwise::register(registry);
     clamp::register(registry);
     class_loss::register(registry);
@@ -60,12 +72,14 @@ pub(crate) fn register(registry: &mut Registry) {
     copies::register(registry);
     dropout::register(registry);
     embedding::register(registry);
+    embedding_bag::register(registry);
     extreme::register(registry);
     factory::register(registry);
     foreach::register(registry);
     histogram::register(registry);
     index::register(registry);
     index_dim::register(registry);
+    integer::register(registry);
     label_loss::register(registry);
     loss::register(registry);
     margin_loss::register(registry);
@@ -89,6 +103,7 @@ pub(crate) fn register(registry: &mut Registry) {
     shape::register(registry);
     softmax::register(registry);
     sort::register(registry);
+    special::register(registry);
     unique::register(registry);
     windows::register(registry);
 }
