@@ -14,7 +14,7 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("cauchy", cauchy).random();
     r.op("exponential", exponential).random();
     r.op("geometric", geometric).random().casts();
-    r.op("bernoulli", bernoulli).random().casts();
+    r.op("bernoulli", bernoulli).random().casts().uploads();
     r.op("random", integers).random().casts();
     r.op("randperm", permutation).random().casts();
 }
