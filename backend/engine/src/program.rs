@@ -141,7 +141,12 @@ fn lower_and_place(ctx: &mut Ctx<'_>, op: &Op, def: &OpDef, lower: LowerFn) -> R
         let value = fitted(ctx, place, &value, true)?;
         ctx.store(place, &value)?;
     }
-    let written = ctx.written_places();
+    let mut written = ctx.written_places();
+    // With `out=` tensors, what else is written (running statistics) is no result.
+    let is_out = |place: &(usize, Option<usize>)| op.schema.args.get(place.0).is_some_and(|arg| arg.out);
+    if written.iter().any(is_out) {
+        written.retain(is_out);
+    }
     let into_args = !written.is_empty()
         && !values.is_empty()
         && op
@@ -276,7 +281,7 @@ fn new_results(
             placed.descs.push(plain(OutKind::Undefined, ret));
             continue;
         };
-        let strides = new_strides(ctx, def.layout, &value.dims);
+        let strides = new_strides(ctx, def.layout, index, &value.dims);
         let desc = described(OutKind::New, ret, value, strides);
         push_new(ctx, value.clone(), desc, placed)?;
     }
@@ -311,7 +316,14 @@ fn push_new(ctx: &mut Ctx<'_>, value: Value, desc: OutDesc, placed: &mut Placed)
     Ok(())
 }
 
-fn new_strides(ctx: &Ctx<'_>, layout: Layout, sizes: &[i64]) -> Dims {
+fn like(operand: Option<(Dims, Dims)>, sizes: &[i64]) -> Dims {
+    match operand {
+        Some((own, strides)) if own.as_slice() == sizes => layout::like(sizes, &strides),
+        _ => row_major(sizes),
+    }
+}
+
+fn new_strides(ctx: &Ctx<'_>, layout: Layout, index: usize, sizes: &[i64]) -> Dims {
     match layout {
         Layout::Contiguous => row_major(sizes),
         Layout::Pointwise => {
@@ -322,10 +334,8 @@ fn new_strides(ctx: &Ctx<'_>, layout: Layout, sizes: &[i64]) -> Dims {
                 .collect();
             layout::pointwise(sizes, &views)
         }
-        Layout::Like(name) => match ctx.layout_of(name) {
-            Some((own, strides)) if own.as_slice() == sizes => layout::like(sizes, &strides),
-            _ => row_major(sizes),
-        },
+        Layout::Like(name) => like(ctx.layout_of(name), sizes),
+        Layout::LikeEach(name) => like(ctx.layout_of_item(name, index), sizes),
         Layout::ChannelsLast(names) => {
             let last = names.iter().filter_map(|name| ctx.layout_of(name));
             let suggested = last

@@ -70,6 +70,8 @@ pub(crate) enum Layout {
     Pointwise,
     /// The dense strides of this argument, as `empty_like` keeps them.
     Like(&'static str),
+    /// Of each output of a list, those of the same element of this argument.
+    LikeEach(&'static str),
     /// channels_last if one of these arguments is, else contiguous.
     ChannelsLast(&'static [&'static str]),
 }
@@ -96,6 +98,10 @@ impl OpDef {
     }
     pub(crate) fn like(&mut self, arg: &'static str) -> &mut Self {
         self.layout = Layout::Like(arg);
+        self
+    }
+    pub(crate) fn like_each(&mut self, arg: &'static str) -> &mut Self {
+        self.layout = Layout::LikeEach(arg);
         self
     }
     pub(crate) fn channels_last(&mut self, args: &'static [&'static str]) -> &mut Self {
@@ -166,6 +172,14 @@ impl Registry {
     /// Forms ("add.Tensor") to take over from torch's composite kernels.
     pub(crate) fn direct(&mut self, names: &[&'static str]) {
         self.direct.extend_from_slice(names);
+    }
+
+    /// The lowering of base name `name`.
+    pub(crate) fn lowering(&self, name: &str) -> Option<LowerFn> {
+        match self.defs.get(name)?.lowering {
+            Lowering::Program(lower) => Some(lower),
+            Lowering::Host(_) => None,
+        }
     }
 
     fn find(&self, name: &str) -> Option<OpDef> {

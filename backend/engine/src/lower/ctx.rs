@@ -58,6 +58,10 @@ pub(crate) struct Ctx<'a> {
     number_params: HashMap<(usize, DType), Value>,
     guards: Vec<(usize, Plan)>,
     writes: Vec<(Place, Value)>,
+    /// Inside [`Ctx::each`]: the element that list arguments stand for.
+    item: Option<usize>,
+    /// Inside [`Ctx::each`]: (name a lowering reads, name it has here).
+    aliases: &'static [(&'static str, &'static str)],
 }
 
 /// What is left of a context once its op is lowered.
@@ -106,7 +110,23 @@ impl<'a> Ctx<'a> {
             number_params: HashMap::new(),
             guards: Vec::new(),
             writes: Vec::new(),
+            item: None,
+            aliases: &[],
         })
+    }
+
+    /// Lowers an op on lists element by element: inside, a list argument reads as its element `item`, and a name
+    /// that this op lacks as the first of its aliases that it has.
+    pub(crate) fn each<T>(
+        &mut self,
+        item: usize,
+        aliases: &'static [(&'static str, &'static str)],
+        lower: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        (self.item, self.aliases) = (Some(item), aliases);
+        let lowered = lower(self);
+        (self.item, self.aliases) = (None, &[]);
+        lowered
     }
 
     // ---- flags of the call
@@ -127,11 +147,39 @@ impl<'a> Ctx<'a> {
     // ---- arguments by name. A name the overload lacks reads as absent.
 
     fn index(&self, name: &str) -> Option<usize> {
-        self.op.arg(name)
+        self.op.arg(name).or_else(|| {
+            let known = self.aliases.iter().filter(|(alias, _)| *alias == name);
+            known.into_iter().find_map(|(_, here)| self.op.arg(here))
+        })
+    }
+
+    fn place(&self, name: &str) -> Option<Place> {
+        let index = self.index(name)?;
+        let list = matches!(self.infos.get(index), Some(Info::List(_)));
+        Some((index, self.item.filter(|_| list)))
+    }
+
+    fn info(&self, place: Place) -> Option<&Info> {
+        match (self.infos.get(place.0)?, place.1) {
+            (Info::List(items), Some(item)) => items.get(item),
+            (info, _) => Some(info),
+        }
     }
 
     fn arg(&self, name: &str) -> Option<&'a ArgRef<'a>> {
-        self.index(name).and_then(|index| self.args.get(index))
+        let place = self.place(name)?;
+        match (self.args.get(place.0)?, place.1) {
+            (ArgRef::List(items), Some(item)) => items.get(item),
+            (arg, _) => Some(arg),
+        }
+    }
+
+    /// Number of elements of a list argument.
+    pub(crate) fn len(&self, name: &str) -> Option<usize> {
+        match self.infos.get(self.index(name)?)? {
+            Info::List(items) => Some(items.len()),
+            _ => None,
+        }
     }
 
     fn missing(&self, name: &str, what: &str) -> Error {
@@ -242,12 +290,11 @@ impl<'a> Ctx<'a> {
 
     /// A Python number, or a CPU tensor without dims, given for this argument.
     pub(crate) fn opt_number(&self, name: &str) -> Result<Option<Number>> {
-        Ok(self
-            .index(name)
-            .and_then(|index| match self.infos.get(index) {
-                Some(Info::Number(number)) => Some(*number),
-                _ => None,
-            }))
+        let info = self.place(name).and_then(|place| self.info(place));
+        Ok(match info {
+            Some(Info::Number(number)) => Some(*number),
+            _ => None,
+        })
     }
 
     /// Numbers of a list argument (`_foreach_mul_.ScalarList`).
@@ -290,6 +337,12 @@ impl<'a> Ctx<'a> {
         let value = self.b.param(dtype, &[]);
         self.number_params.insert((index, dtype), value.clone());
         Ok(value)
+    }
+
+    /// Whether programs are still built for this very number, so that what follows from it may be a constant.
+    pub(crate) fn is_constant(&self, number: &Number) -> bool {
+        let runtime = |index| self.runtime && !self.forced_static.contains(index);
+        !number.index.as_ref().is_some_and(runtime)
     }
 
     fn constant(&mut self, number: &Number, dtype: DType) -> Result<Value> {
@@ -343,19 +396,15 @@ impl<'a> Ctx<'a> {
 
     /// Info of a tensor argument, without reading it.
     pub(crate) fn tensor_info(&self, place: Place) -> Option<&TensorInfo> {
-        match (self.infos.get(place.0)?, place.1) {
-            (Info::Tensor(info), None) => Some(info),
-            (Info::List(items), Some(item)) => match items.get(item)? {
-                Info::Tensor(info) => Some(info),
-                _ => None,
-            },
+        match self.info(place)? {
+            Info::Tensor(info) => Some(info),
             _ => None,
         }
     }
 
     /// (dtype, sizes) of a tensor argument, without reading it.
     pub(crate) fn type_of(&self, name: &str) -> Option<(DType, Dims)> {
-        let info = self.tensor_info((self.index(name)?, None))?;
+        let info = self.tensor_info(self.place(name)?)?;
         Some((info.view.dtype, info.view.sizes.clone()))
     }
 
@@ -382,7 +431,13 @@ impl<'a> Ctx<'a> {
     }
 
     pub(crate) fn layout_of(&self, name: &str) -> Option<(Dims, Dims)> {
-        let info = self.tensor_info((self.index(name)?, None))?;
+        let info = self.tensor_info(self.place(name)?)?;
+        Some((info.view.sizes.clone(), info.view.strides.clone()))
+    }
+
+    /// The same of an element of a list argument.
+    pub(crate) fn layout_of_item(&self, name: &str, item: usize) -> Option<(Dims, Dims)> {
+        let info = self.tensor_info((self.index(name)?, Some(item)))?;
         Some((info.view.sizes.clone(), info.view.strides.clone()))
     }
 
@@ -393,11 +448,11 @@ impl<'a> Ctx<'a> {
     }
 
     pub(crate) fn opt_tensor(&mut self, name: &str) -> Result<Option<Value>> {
-        let Some(index) = self.index(name) else {
+        let Some(place) = self.place(name) else {
             return Ok(None);
         };
-        match self.infos.get(index) {
-            Some(Info::Tensor(_)) => self.read((index, None)).map(Some),
+        match self.info(place) {
+            Some(Info::Tensor(_)) => self.read(place).map(Some),
             Some(Info::Number(number)) => {
                 let number = *number;
                 let dtype = number.dtype(self.default_dtype());
