@@ -1,7 +1,8 @@
-//! Random numbers: a counter-based generator, keyed by the seed, with a stream of its own for every draw.
+//! Filling tensors with random numbers.
 
-use tpulab_stablehlo::{DType, Rng, Unary, Value};
+use tpulab_stablehlo::{DType, Unary, Value};
 
+use super::stream::{Stream, precision_of};
 use super::util::{not_implemented, unimplemented};
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, Number, Operand, broadcast_dims, one};
@@ -14,11 +15,12 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("cauchy", cauchy).random();
     r.op("exponential", exponential).random();
     r.op("geometric", geometric).random().casts();
-    r.op("bernoulli", bernoulli).random().casts();
+    r.op("bernoulli", bernoulli).random().casts().uploads();
     r.op("random", integers).random().casts();
     r.op("randperm", permutation).random().casts();
 }
 
+<<<<<<< HEAD
 /// The random bits of one call.
 pub(super) struct Stream {
     state: Value,
@@ -199,6 +201,8 @@ pub(super) fn precision_of(dtype: DType) -> (DType, i64) {
     }
 }
 
+=======
+>>>>>>> ops-c
 fn target(c: &Ctx<'_>) -> Result<(DType, Vec<i64>)> {
     let (dtype, dims) = c
         .type_of("self")
@@ -346,7 +350,7 @@ fn cauchy(c: &mut Ctx<'_>) -> Result<Lowered> {
 }
 
 /// The C++ name of a type, as some of torch's messages have it.
-fn c_name(dtype: DType) -> &'static str {
+pub(super) fn c_name(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "bool",
         DType::U8 => "unsigned char",
@@ -354,6 +358,10 @@ fn c_name(dtype: DType) -> &'static str {
         DType::I16 => "short",
         DType::I32 => "int",
         DType::I64 => "long int",
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
         other => other.torch_name(),
     }
 }

@@ -1,22 +1,21 @@
-//! Draws from distributions that tensors describe.
+//! Draws from distributions whose parameters are tensors.
 
-use tpulab_stablehlo::{Cmp, DType, Dims, Reducer, Unary, Value};
+use tpulab_stablehlo::{Cmp, DType, Reducer, Rng, Unary, Value};
 
-use super::nonzero::{count_not_greater, prefix_sum};
-use super::random::Stream;
-use super::util::{acc_type, unimplemented};
+use super::stream::Stream;
+use super::util::{acc_type, reduce_stretched, unimplemented};
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, broadcast_dims, one};
 use crate::registry::{Lowered, Registry};
 
 pub(crate) fn register(r: &mut Registry) {
-    r.op("multinomial", multinomial).random();
     r.op("poisson", poisson).random();
     r.op("binomial", binomial).random();
     r.op("_standard_gamma", standard_gamma).random();
     r.op("_sample_dirichlet", dirichlet).random();
 }
 
+<<<<<<< HEAD:backend/engine/src/ops/sampling.rs
 fn multinomial(c: &mut Ctx<'_>) -> Result<Lowered> {
     let weights = c.tensor("self")?;
     let count = c.int("num_samples")?;
@@ -120,6 +119,8 @@ fn running_max(c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
     Ok(value)
 }
 
+=======
+>>>>>>> ops-c:backend/engine/src/ops/distributions.rs
 /// Runs `next` until it leaves no element undone: (state, done) with a drawn value each.
 fn retry(
     c: &mut Ctx<'_>,
@@ -236,7 +237,7 @@ fn dirichlet(c: &mut Ctx<'_>) -> Result<Lowered> {
     let Some(last) = x.rank().checked_sub(1) else {
         return Ok(one(c.b.splat_like(&x, 1.0)?));
     };
-    let sum = super::util::reduce_stretched(&mut c.b, Reducer::Sum, &drawn, &[last])?;
+    let sum = reduce_stretched(&mut c.b, Reducer::Sum, &drawn, &[last])?;
     let share = c.b.div(&drawn, &sum)?;
     Ok(one(c.b.convert(&share, x.dtype)?))
 }
@@ -427,7 +428,11 @@ fn trials(c: &mut Ctx<'_>, n: &Value, p: &Value) -> Result<Value> {
             b.reduce_with(Reducer::Or, &running, &all)
         },
         |b, s| {
+<<<<<<< HEAD:backend/engine/src/ops/sampling.rs
             let (state, bits) = b.rng_bits(&s[0], word, &dims, tpulab_stablehlo::Rng::Philox)?;
+=======
+            let (state, bits) = b.rng_bits(&s[0], word, &dims, Rng::Philox)?;
+>>>>>>> ops-c:backend/engine/src/ops/distributions.rs
             let by = b.splat_like(&bits, shift)?;
             let bits = b.shr_logical(&bits, &by)?;
             let whole = b.convert(&bits, dtype)?;
