@@ -36,6 +36,7 @@ mod scatter;
 mod shape;
 mod softmax;
 mod sort;
+mod taps;
 mod util;
 mod windows;
 
