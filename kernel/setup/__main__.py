@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable
 
+import browser
 import build
 import environment
 import lab
@@ -37,6 +38,8 @@ COMMANDS: dict[str, Callable[[Environment, list[str]], None]] = {
     "build-tests": lambda env, _: build.build_tests(env),
     "rust-tests": lambda env, _: build.run_tests(env),
     "wheel": lambda env, _: wheel.make(env),
+    "widget": lambda env, _: browser.build(env),
+    "browser-tests": lambda env, _: browser.run_tests(env),
     "lint": lambda env, _: lint.run(env),
     "lock": lambda env, arguments: lock.write(env, upgrade="--upgrade" in arguments),
     "lab": _lab,

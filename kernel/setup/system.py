@@ -10,11 +10,13 @@ import interpreters
 from places import say, stop, workspace
 
 _MANAGERS = {
-    "apt-get": ("apt-get install", {"compiler": "g++"}),
-    "dnf": ("dnf install", {"compiler": "gcc-c++"}),
-    "pacman": ("pacman -S", {"compiler": "gcc"}),
-    "zypper": ("zypper install", {"compiler": "gcc-c++"}),
+    "apt-get": ("apt-get install", {"compiler": "g++", "node": "nodejs npm"}),
+    "dnf": ("dnf install", {"compiler": "gcc-c++", "node": "nodejs npm"}),
+    "pacman": ("pacman -S", {"compiler": "gcc", "node": "nodejs npm"}),
+    "zypper": ("zypper install", {"compiler": "gcc-c++", "node": "nodejs20 npm20"}),
 }
+_NODE = 20
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 
 def _command(need: str, fallback: str) -> str:
@@ -83,3 +85,23 @@ def rustup_home(environ: dict[str, str]) -> str | None:
     folder = Path(cargo).absolute().parent
     beside = folder.parents[1] / ".rustup"
     return str(beside) if folder.parts[-2:] == (".cargo", "bin") and beside.is_dir() else None
+
+
+def check_node(environ: dict[str, str]) -> None:
+    """Stops unless Node and npm are there: the widget's build and tests need them, nothing else does."""
+    wanted = f"Install {_NODE} or newer: {_command('node', 'Node with npm')}"
+    for program in ("node", "npm"):
+        if not shutil.which(program, path=environ["PATH"]):
+            stop(f"no {program}, which the tests of the notebook widget need. {wanted}")
+    told = subprocess.run(["node", "--version"], capture_output=True, text=True, env=environ, timeout=60).stdout
+    version = re.match(r"v(\d+)", told)
+    if version is None or int(version[1]) < _NODE:
+        stop(f"Node {told.strip()} is too old for the tests of the notebook widget. {wanted}")
+
+
+def browser(environ: dict[str, str]) -> str:
+    """Path of the browser that the tests drive."""
+    for name in _BROWSERS:
+        if found := shutil.which(name, path=environ["PATH"]):
+            return found
+    stop(f"no Chromium, which the browser tests need. Install it: {_command('chromium', 'Chromium')}")

@@ -20,30 +20,19 @@ def make(env: Environment) -> None:
         old.unlink()
     manifest = str(PACKAGE / "Cargo.toml")
     # The tag `linux` promises no older glibc than this machine's, which the bridge library was linked against.
-    command = [
-        "maturin",
-        "build",
-        "--release",
-        "--compatibility",
-        "linux",
-        "--manifest-path",
-        manifest,
-        "--out",
-        str(DIST),
-    ]
-    # maturin sets variables that pyo3's build scripts look at: in a folder of its own it does not undo the other builds.
+    command = ["maturin", "build", "--release", "--compatibility", "linux"]
+    command += ["--manifest-path", manifest, "--out", str(DIST), *build.locked()]
+    # maturin sets variables that pyo3 builds depend on: in a folder of its own it does not undo the other builds.
     environ = environment.environ(env)
     environ["CARGO_TARGET_DIR"] += "/wheel"
     with build.claim():
-        done = subprocess.run([*command, *build.locked()], cwd=CLONE, env=environ)
+        done = subprocess.run(command, cwd=CLONE, env=environ)
     if done.returncode != 0:
         stop("maturin failed, see above")
     (wheel,) = DIST.glob("tpulab-*.whl")
     _check(wheel)
-    say(
-        f"{wheel.relative_to(CLONE)} ({wheel.stat().st_size / 1e6:.1f} MB). In an environment with torch {build.TORCH}:"
-    )
-    say(f"python -m pip install {wheel}")
+    say(f"{wheel.relative_to(CLONE)}, {wheel.stat().st_size / 1e6:.1f} MB. In an environment with torch {build.TORCH}:")
+    say(f"python -m pip install {wheel.relative_to(CLONE)}")
 
 
 def _check(wheel: Path) -> None:

@@ -74,7 +74,6 @@ def test_memory_and_ops_are_shown(engine: FakeEngine) -> None:
             "3.1 %",
             "add.Tensor",
             "tpu:1",
-            "2x3 scalar",
             "5.3 µs",
             "1,234 programs run",
         ):

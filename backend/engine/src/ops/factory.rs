@@ -157,6 +157,9 @@ fn spaced(c: &mut Ctx<'_>, out: DType) -> Result<Value> {
         return Ok(start);
     }
     let gaps = c.b.splat_like(&start, (steps - 1) as f64)?;
+    if out.is_int() {
+        return weighted(c, &start, &end, &gaps);
+    }
     let span = c.b.sub(&end, &start)?;
     let step = c.b.div(&span, &gaps)?;
     let place = c.b.iota(dtype, &[steps], 0)?;
@@ -169,6 +172,16 @@ fn spaced(c: &mut Ctx<'_>, out: DType) -> Result<Value> {
     let half = c.b.splat(DType::I64, steps / 2, &[steps])?;
     let first = c.b.lt(&number, &half)?;
     Ok(c.b.select(&first, &rising, &falling)?)
+}
+
+/// (start·(n - i) + end·i) / n: rounded once, so that whole values come out whole before they are truncated.
+fn weighted(c: &mut Ctx<'_>, start: &Value, end: &Value, gaps: &Value) -> Result<Value> {
+    let place = c.b.iota(start.dtype, &start.dims, 0)?;
+    let left = c.b.sub(gaps, &place)?;
+    let first = c.b.mul(start, &left)?;
+    let last = c.b.mul(end, &place)?;
+    let sum = c.b.add(&first, &last)?;
+    Ok(c.b.div(&sum, gaps)?)
 }
 
 fn computed_type(dtype: DType) -> DType {
@@ -198,7 +211,11 @@ fn logspace(c: &mut Ctx<'_>) -> Result<Lowered> {
     let base = c.opt_number("base")?.unwrap_or(Number::float(10.0));
     let base = c.number_value(&base, wide)?;
     let base = c.b.broadcast_to(&base, &exponents.dims)?;
-    let values = c.b.pow(&base, &exponents)?;
+    let mut values = c.b.pow(&base, &exponents)?;
+    if dtype.is_int() {
+        // What a narrow integer cannot hold wraps.
+        values = c.b.convert(&values, DType::I64)?;
+    }
     Ok(one(c.b.convert(&values, dtype)?))
 }
 
