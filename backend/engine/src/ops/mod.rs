@@ -53,6 +53,7 @@ mod sort;
 mod sort_words;
 mod special;
 mod stream;
+mod taps;
 mod unique;
 mod util;
 mod windows;

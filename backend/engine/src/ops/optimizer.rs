@@ -5,7 +5,7 @@
 
 use tpulab_stablehlo::{DType, Unary, Value};
 
-use super::avg_pool::wide;
+use super::util::acc_type as wide;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, Number, Operand, many};
 use crate::registry::{Lowered, Registry};
