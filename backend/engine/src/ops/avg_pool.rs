@@ -28,17 +28,6 @@ pub(crate) fn register(r: &mut Registry) {
     ] {
         r.op(name, |c| adaptive_backward(c, 3))
             .channels_last(&["self"]);
-<<<<<<< HEAD
-    }
-}
-
-/// The dtype sums are kept in.
-pub(crate) fn wide(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        other => other,
-=======
->>>>>>> ops-D
     }
 }
 

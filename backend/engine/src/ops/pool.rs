@@ -407,11 +407,7 @@ fn scatter(
     let plane: i64 = sizes[first..].iter().product();
     let each: i64 = x.dims[first..].iter().product();
     let wide = if sum {
-<<<<<<< HEAD
-        super::avg_pool::wide(x.dtype)
-=======
         super::util::acc_type(x.dtype)
->>>>>>> ops-D
     } else {
         x.dtype
     };
