@@ -42,8 +42,15 @@ pub(crate) fn pick(c: &mut Ctx<'_>, x: &Value, axis: usize, places: &[i64]) -> R
         let limit = first + (places.len() as i64 - 1) * step + 1;
         return Ok(c.b.slice_dim(x, axis, first, limit, step)?);
     }
-    let indices =
-        c.b.dense_ints(DType::I32, places, &[places.len() as i64])?;
+    let times = places.iter().take_while(|&&place| place == 0).count() as i64;
+    let repeats = |(i, &place): (usize, &i64)| place == i as i64 / times;
+    if times > 1
+        && x.dims[axis] * times == places.len() as i64
+        && places.iter().enumerate().all(repeats)
+    {
+        return repeat(c, x, axis, times);
+    }
+    let indices = c.b.dense_ints(DType::I32, places, &[places.len() as i64])?;
     let mut sizes = x.dims.to_vec();
     sizes[axis] = 1;
     let dims = GatherDims {
@@ -74,16 +81,9 @@ pub(crate) fn spread(
     at: &Spread,
 ) -> Result<Value> {
     let count = (at.shift + at.size + at.times - 1) / at.times;
-    let moved = pad_axis(
-        c,
-        x,
-        axis,
-        fill,
-        (at.back, count - x.dims[axis] - at.back),
-    )?;
+    let moved = pad_axis(c, x, axis, fill, (at.back, count - x.dims[axis] - at.back))?;
     let long = repeat(c, &moved, axis, at.times)?;
-    Ok(c.b
-        .slice_dim(&long, axis, at.shift, at.shift + at.size, 1)?)
+    Ok(c.b.slice_dim(&long, axis, at.shift, at.shift + at.size, 1)?)
 }
 
 /// Each element along `axis` so many times in a row.
@@ -93,7 +93,9 @@ pub(crate) fn repeat(c: &mut Ctx<'_>, x: &Value, axis: usize, times: i64) -> Res
     }
     let mut dims = x.dims.to_vec();
     dims.insert(axis + 1, times);
-    let map: Vec<usize> = (0..x.rank()).map(|dim| dim + usize::from(dim > axis)).collect();
+    let map: Vec<usize> = (0..x.rank())
+        .map(|dim| dim + usize::from(dim > axis))
+        .collect();
     let wide = c.b.broadcast_in_dim(x, &dims, &map)?;
     let mut flat = x.dims.to_vec();
     flat[axis] *= times;
@@ -118,12 +120,7 @@ pub(crate) fn along(
 }
 
 /// The elements of `x` where `flags` hold along `axis`, zero elsewhere.
-pub(crate) fn keep_along(
-    c: &mut Ctx<'_>,
-    x: &Value,
-    axis: usize,
-    flags: &[bool],
-) -> Result<Value> {
+pub(crate) fn keep_along(c: &mut Ctx<'_>, x: &Value, axis: usize, flags: &[bool]) -> Result<Value> {
     if flags.iter().all(|&flag| flag) {
         return Ok(x.clone());
     }

@@ -5,7 +5,7 @@
 
 use tpulab_stablehlo::{DType, Unary, Value};
 
-use super::avg_pool::wide;
+use super::util::acc_type as wide;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, Number, Operand, many};
 use crate::registry::{Lowered, Registry};
@@ -306,7 +306,8 @@ fn unscale(c: &mut Ctx<'_>) -> Result<Lowered> {
         let finite = c.b.unary(Unary::IsFinite, &grad)?;
         let infinite = c.b.not(&finite)?;
         let dims: Vec<usize> = (0..grad.rank()).collect();
-        let any = c.b.reduce_with(tpulab_stablehlo::Reducer::Or, &infinite, &dims)?;
+        let any =
+            c.b.reduce_with(tpulab_stablehlo::Reducer::Or, &infinite, &dims)?;
         bad = Some(match bad {
             Some(bad) => c.b.or(&bad, &any)?,
             None => any,

@@ -18,15 +18,23 @@ const MOST_OVERLAPS: i64 = 128;
 
 pub(crate) fn register(r: &mut Registry) {
     r.op("max_pool2d_with_indices", |c| max_pool(c, 2));
-    r.op("max_pool2d_with_indices_backward", |c| max_pool_backward(c, 2));
+    r.op("max_pool2d_with_indices_backward", |c| {
+        max_pool_backward(c, 2)
+    });
     r.op("max_pool3d_with_indices", |c| max_pool(c, 3))
         .channels_last(&["self"]);
-    r.op("max_pool3d_with_indices_backward", |c| max_pool_backward(c, 3))
-        .channels_last(&["self"]);
+    r.op("max_pool3d_with_indices_backward", |c| {
+        max_pool_backward(c, 3)
+    })
+    .channels_last(&["self"]);
     r.op("adaptive_max_pool2d", |c| adaptive_max_pool(c, 2));
-    r.op("adaptive_max_pool2d_backward", |c| adaptive_max_pool_backward(c, 2));
+    r.op("adaptive_max_pool2d_backward", |c| {
+        adaptive_max_pool_backward(c, 2)
+    });
     r.op("adaptive_max_pool3d", |c| adaptive_max_pool(c, 3));
-    r.op("adaptive_max_pool3d_backward", |c| adaptive_max_pool_backward(c, 3));
+    r.op("adaptive_max_pool3d_backward", |c| {
+        adaptive_max_pool_backward(c, 3)
+    });
     r.op("max_unpool2d", |c| unpool(c, 2));
     r.op("max_unpool3d", |c| unpool(c, 3));
 }
@@ -92,7 +100,11 @@ fn adaptive_steps(input: i64, output: i64) -> Steps {
     let steps = (0..spans.longest())
         .map(|offset| {
             let places = spans.places(offset);
-            let ahead = places.iter().zip(&spans.start).map(|(p, s)| p - s).collect();
+            let ahead = places
+                .iter()
+                .zip(&spans.start)
+                .map(|(p, s)| p - s)
+                .collect();
             Step { places, ahead }
         })
         .collect();
@@ -325,9 +337,16 @@ fn backward(c: &mut Ctx<'_>, sizes: &[i64], windows: &[Window]) -> Result<Lowere
         )));
     }
     let terms: i64 = windows.iter().map(Window::overlap).product();
-    let wide = super::avg_pool::wide(grad.dtype);
+    let wide = super::util::acc_type(grad.dtype);
     if terms > MOST_OVERLAPS {
-        return Ok(one(scatter(c, &grad, &indices, sizes, windows.len(), true)?));
+        return Ok(one(scatter(
+            c,
+            &grad,
+            &indices,
+            sizes,
+            windows.len(),
+            true,
+        )?));
     }
     let dtype = grad.dtype;
     let first = first_axis(sizes.len(), windows.len());
@@ -341,7 +360,9 @@ fn backward(c: &mut Ctx<'_>, sizes: &[i64], windows: &[Window]) -> Result<Lowere
     let indices = c.b.convert(&indices, narrow)?;
     let mut own = c.b.splat(narrow, 0i64, sizes)?;
     for (axis, stride) in strides.iter().enumerate() {
-        let places: Vec<i64> = (0..sizes[first + axis]).map(|place| place * stride).collect();
+        let places: Vec<i64> = (0..sizes[first + axis])
+            .map(|place| place * stride)
+            .collect();
         let places = along(c, narrow, &places, sizes, first + axis)?;
         own = c.b.add(&own, &places)?;
     }
@@ -385,7 +406,11 @@ fn scatter(
     let planes: i64 = sizes[..first].iter().product();
     let plane: i64 = sizes[first..].iter().product();
     let each: i64 = x.dims[first..].iter().product();
-    let wide = if sum { super::avg_pool::wide(x.dtype) } else { x.dtype };
+    let wide = if sum {
+        super::util::acc_type(x.dtype)
+    } else {
+        x.dtype
+    };
     let updates = c.b.convert(x, wide)?;
     let updates = c.b.reshape(&updates, &[planes, each])?;
     let indices = c.b.reshape(indices, &[planes, each])?;
@@ -398,9 +423,21 @@ fn scatter(
         index_vector_dim: 2,
         ..ScatterDims::default()
     };
-    let filled = c.b.scatter(&zeros, &indices, &updates, &dims, false, false, |b, old, new| {
-        if sum { b.add(old, new) } else { Ok(new.clone()) }
-    })?;
+    let filled = c.b.scatter(
+        &zeros,
+        &indices,
+        &updates,
+        &dims,
+        false,
+        false,
+        |b, old, new| {
+            if sum {
+                b.add(old, new)
+            } else {
+                Ok(new.clone())
+            }
+        },
+    )?;
     let filled = c.b.convert(&filled, x.dtype)?;
     Ok(c.b.reshape(&filled, sizes)?)
 }
@@ -409,7 +446,8 @@ fn unpool(c: &mut Ctx<'_>, n: usize) -> Result<Lowered> {
     let (x, indices) = (c.tensor("self")?, c.tensor("indices")?);
     if indices.dtype != DType::I64 {
         return Err(Error::runtime(
-            "elements in indices should be type int64 but got: ".to_owned() + indices.dtype.torch_name(),
+            "elements in indices should be type int64 but got: ".to_owned()
+                + indices.dtype.torch_name(),
         ));
     }
     if x.dims != indices.dims {

@@ -141,14 +141,19 @@ impl Spans {
     }
 
     pub(crate) fn longest(&self) -> i64 {
-        let lengths = self.start.iter().zip(&self.end).map(|(start, end)| end - start);
+        let lengths = self
+            .start
+            .iter()
+            .zip(&self.end)
+            .map(|(start, end)| end - start);
         lengths.max().unwrap_or(0)
     }
 
     /// Place `offset` of each window, the last one if it is shorter.
     pub(crate) fn places(&self, offset: i64) -> Vec<i64> {
         let ends = self.start.iter().zip(&self.end);
-        ends.map(|(start, end)| (start + offset).min(end - 1)).collect()
+        ends.map(|(start, end)| (start + offset).min(end - 1))
+            .collect()
     }
 
     pub(crate) fn inside(&self, offset: i64) -> Vec<bool> {
