@@ -28,7 +28,11 @@ fn build() -> Result<(), String> {
     println!("cargo::rerun-if-env-changed=TPULAB_PYTHON");
     let torch = torch_dir()?;
     let include = torch.join("include");
-    println!("cargo::rerun-if-changed={}", include.join("torch/headeronly/version.h").display());
+    // Another torch in the same place. A missing file would make every build run this again.
+    let version = include.join("torch/headeronly/version.h");
+    if version.is_file() {
+        println!("cargo::rerun-if-changed={}", version.display());
+    }
 
     cc::Build::new()
         .cpp(true)

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._errors import BridgeError
@@ -140,7 +140,21 @@ def _load(torch: ModuleType) -> None:
     from . import _settings, torch_tpu
 
     torch_tpu.register(torch)
+    _write_storages_from_the_host(torch)
     _settings.apply_environment()
+
+
+def _write_storages_from_the_host(torch: ModuleType) -> None:
+    """Lets pickle and torch's old file format write a storage of the device.
+
+    torch reads such a storage's bytes through a tensor around its bare address, which belongs to no storage any more.
+    """
+    write = torch.UntypedStorage._write_file
+
+    def write_file(self: Any, *arguments: Any) -> Any:
+        return write(self.cpu() if self.device.type == "tpu" else self, *arguments)
+
+    torch.UntypedStorage._write_file = write_file
 
 
 def _as_bridge_error(reason: Exception) -> BridgeError:

@@ -7,6 +7,7 @@ use super::formula::{
     unsupported, wide,
 };
 use super::integer;
+use super::pointwise::product;
 use crate::error::Result;
 use crate::lower::{Ctx, Operand, broadcast_dims, one};
 use crate::registry::{Lowered, Registry};
@@ -181,8 +182,9 @@ fn ldexp(c: &mut Ctx<'_>) -> Result<Lowered> {
     let (x, n) = (c.operand("self")?, c.operand("other")?);
     let (of_x, of_n) = (c.result_type(&[&x]), c.result_type(&[&n]));
     if !of_x.is_float() || !of_n.is_int() {
-        let ([x, n], dtype) = floats(c, ["self", "other"])?;
-        return finish(c, &(x * Formula::from(2.0).pow(n)), dtype);
+        let ([n], power) = floats(c, ["other"])?;
+        let power = Formula::from(2.0).pow(n).to(power).build(&mut c.b)?;
+        return product(c, &x, &Operand::Tensor(power));
     }
     let inner = wide(of_x);
     let dims = broadcast_dims(&[x.dims(), n.dims()])?;

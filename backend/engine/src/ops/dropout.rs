@@ -2,14 +2,16 @@
 
 use tpulab_stablehlo::{Cmp, DType, Value};
 
-use super::random::{Stream, precision_of};
+use super::stream::{Stream, precision_of};
 use super::util::acc_type;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, many, one};
 use crate::registry::{Lowered, Registry};
 
 pub(crate) fn register(r: &mut Registry) {
-    r.op("native_dropout", native_dropout).like("input").random();
+    r.op("native_dropout", native_dropout)
+        .like("input")
+        .random();
     r.op("native_dropout_backward", native_dropout_backward)
         .pointwise();
     r.op("rrelu_with_noise", rrelu_with_noise)

@@ -109,7 +109,12 @@ fn renorm(c: &mut Ctx<'_>) -> Result<Lowered> {
     let scale = c.b.broadcast_in_dim(&scale, &wide.dims, &[0])?;
     let scaled = c.b.mul(&wide, &scale)?;
     let scaled = c.b.convert(&scaled, weight.dtype)?;
-    Ok(one(places.scatter(c, &weight, &scaled, Combine::Replace)?))
+    Ok(one(places.scatter(
+        c,
+        &weight,
+        &scaled,
+        Combine::Replace,
+    )?))
 }
 
 fn row_norms(c: &mut Ctx<'_>, rows: &Value, kind: f64) -> Result<Value> {

@@ -17,8 +17,11 @@ pub(crate) fn register(r: &mut Registry) {
     for name in ["_embedding_bag_backward", "_embedding_bag_dense_backward"] {
         r.op(name, backward).uploads();
     }
-    r.op("_embedding_bag_per_sample_weights_backward", weights_backward)
-        .uploads();
+    r.op(
+        "_embedding_bag_per_sample_weights_backward",
+        weights_backward,
+    )
+    .uploads();
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,7 +139,10 @@ fn at_least_one(c: &mut Ctx<'_>, sizes: &Value, dtype: DType) -> Result<Value> {
     Ok(c.b.convert(&least, dtype)?)
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one step of `forward`")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of one step of `forward`"
+)]
 fn largest(
     c: &mut Ctx<'_>,
     weight: &Value,
@@ -256,7 +262,8 @@ fn weights_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
     let looked = rows(c, &weight.dims, &indices)?.gather(c, &weight)?;
     let looked = c.b.convert(&looked, dtype)?;
     let products = c.b.mul(&wide, &looked)?;
-    let dots = c.b.reduce_with(tpulab_stablehlo::Reducer::Sum, &products, &[1])?;
+    let dots =
+        c.b.reduce_with(tpulab_stablehlo::Reducer::Sum, &products, &[1])?;
     let counts = counted(c, &indices)?;
     let zero = c.b.splat_like(&dots, 0)?;
     let dots = c.b.select(&counts, &dots, &zero)?;

@@ -58,9 +58,7 @@ fn extreme(c: &mut Ctx<'_>, op: Reducer) -> Result<Lowered> {
     check_not_empty(c, &x, &dims, whole)?;
     let keepdim = c.bool("keepdim")?;
     let reduced = reduce_extreme(c, &x, op, &dims)?;
-    Ok(one(keep_dims(
-        &mut c.b, &reduced, &x.dims, &dims, keepdim,
-    )?))
+    Ok(one(keep_dims(&mut c.b, &reduced, &x.dims, &dims, keepdim)?))
 }
 
 fn aminmax(c: &mut Ctx<'_>) -> Result<Lowered> {

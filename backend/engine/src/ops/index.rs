@@ -46,10 +46,12 @@ fn index_put(c: &mut Ctx<'_>) -> Result<Lowered> {
     }
     let accumulate = c.bool("accumulate")?;
     let indices = c.opt_tensors("indices")?;
-    let mask = indices
-        .iter()
-        .enumerate()
-        .find_map(|(dim, index)| index.as_ref().filter(|i| is_mask(i.dtype)).map(|i| (dim, i)));
+    let mask = indices.iter().enumerate().find_map(|(dim, index)| {
+        index
+            .as_ref()
+            .filter(|i| is_mask(i.dtype))
+            .map(|i| (dim, i))
+    });
     if let Some((dim, mask)) = mask {
         return put_where(c, &x, dim, mask, &values, accumulate);
     }
@@ -316,6 +318,5 @@ pub(super) fn named_places(c: &mut Ctx<'_>, index: &Value, size: i64) -> Result<
     let places = c.b.iota(index.dtype, &grid, 1)?;
     let wanted = c.b.broadcast_in_dim(index, &grid, &[0])?;
     let hit = c.b.compare(Cmp::Eq, &wanted, &places)?;
-    Ok(c.b
-        .reduce_with(tpulab_stablehlo::Reducer::Or, &hit, &[0])?)
+    Ok(c.b.reduce_with(tpulab_stablehlo::Reducer::Or, &hit, &[0])?)
 }

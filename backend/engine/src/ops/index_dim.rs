@@ -14,7 +14,10 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("index_add", index_add).uploads();
     r.op("index_copy", |c| index_write(c, Combine::Replace))
         .uploads();
-    r.op("index_fill", index_fill).like("self").casts().uploads();
+    r.op("index_fill", index_fill)
+        .like("self")
+        .casts()
+        .uploads();
     r.op("index_reduce", index_reduce).uploads();
     r.op("take", take).uploads();
     r.op("put", put).like("self").uploads();
@@ -134,7 +137,9 @@ fn index_fill(c: &mut Ctx<'_>) -> Result<Lowered> {
         other => other,
     })?;
     if index.dtype != DType::I64 && index.dtype != DType::I32 {
-        return Err(Error::index("index_fill_(): Expected dtype int64 for index."));
+        return Err(Error::index(
+            "index_fill_(): Expected dtype int64 for index.",
+        ));
     }
     let value = c.value(&operand, x.dtype)?;
     let size = x.dims[dim];
@@ -192,7 +197,11 @@ fn flat_places(c: &mut Ctx<'_>, x: &Value, index: &Value) -> Result<(Value, Plac
         return Err(Error::index(format!(
             "{}(): tried to {} an empty tensor",
             c.op.schema.name,
-            if c.base_name() == "take" { "take from" } else { "put elements into" }
+            if c.base_name() == "take" {
+                "take from"
+            } else {
+                "put elements into"
+            }
         )));
     }
     let places = Places::along(c, &flat.dims, 0, &index, Negative::Wraps)?;

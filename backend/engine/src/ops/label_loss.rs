@@ -110,7 +110,8 @@ fn backward(c: &mut Ctx<'_>) -> Result<Lowered> {
     let counts = c.b.convert(&found.counted, found.x.dtype)?;
     let up = c.b.reduce_with(Reducer::Sum, &counts, &[1])?;
     let of_label = c.b.reduce_with(Reducer::Sum, &counts, &[2])?;
-    let of_label = c.b.broadcast_in_dim(&of_label, &[rows, classes, classes], &[0, 1])?;
+    let of_label =
+        c.b.broadcast_in_dim(&of_label, &[rows, classes, classes], &[0, 1])?;
     let zero = like(&mut c.b, &of_label, 0.0)?;
     let down = c.b.select(&found.hot, &of_label, &zero)?;
     let down = c.b.reduce_with(Reducer::Sum, &down, &[1])?;

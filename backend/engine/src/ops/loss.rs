@@ -131,11 +131,7 @@ fn mse_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
 }
 
 /// Quadratic within `edge` of the target, linear beyond: (|d|, d², edge, |d| < edge).
-fn huber_parts(
-    c: &mut Ctx<'_>,
-    kernel: &str,
-    edge: &str,
-) -> Result<(Value, Value, Value, DType)> {
+fn huber_parts(c: &mut Ctx<'_>, kernel: &str, edge: &str) -> Result<(Value, Value, Value, DType)> {
     let (input, target, dtype) = pair(c, kernel)?;
     let difference = c.b.sub(&input, &target)?;
     let size = c.b.abs(&difference)?;

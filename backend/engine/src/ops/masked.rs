@@ -4,6 +4,7 @@ use tpulab_stablehlo::{DType, Value};
 
 use super::nonzero::prefix_sum;
 use super::places::{Negative, Places};
+use super::random::c_name;
 use super::util::index_type;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, broadcast_dims, one};
@@ -13,11 +14,7 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("masked_fill", masked_fill).pointwise().casts();
     r.op("masked_scatter", masked_scatter).like("self");
     r.op("_masked_scale", masked_scale).pointwise();
-    r.direct(&[
-        "masked_fill.Scalar",
-        "masked_fill.Tensor",
-        "masked_scatter",
-    ]);
+    r.direct(&["masked_fill.Scalar", "masked_fill.Tensor", "masked_scatter"]);
 }
 
 fn masked_fill(c: &mut Ctx<'_>) -> Result<Lowered> {
@@ -26,7 +23,7 @@ fn masked_fill(c: &mut Ctx<'_>) -> Result<Lowered> {
     if mask.dtype != DType::Bool {
         return Err(Error::runtime(format!(
             "masked_fill_ only supports boolean masks, but got mask with dtype {}",
-            mask.dtype.name()
+            c_name(mask.dtype)
         )));
     }
     let operand = c.operand("value")?;
@@ -36,7 +33,7 @@ fn masked_fill(c: &mut Ctx<'_>) -> Result<Lowered> {
             operand.dims().len()
         )));
     }
-    let dims = broadcast_dims(&[&x.dims, &mask.dims])?;
+    let dims = broadcast_dims(&[&mask.dims, &x.dims])?;
     let value = c.value(&operand, x.dtype)?;
     let x = c.b.broadcast_to(&x, &dims)?;
     let mask = c.b.broadcast_to(&mask, &dims)?;

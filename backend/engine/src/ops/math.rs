@@ -35,9 +35,6 @@ pub(crate) fn register(r: &mut Registry) {
         "exp2" => |x| Formula::from(2.0).pow(x);
         "log" => Formula::log;
         "log1p" => Formula::log1p;
-        // Dividing by the logarithm, rather than multiplying by its inverse, is exact at most powers.
-        "log2" => |x| x.log() / std::f64::consts::LN_2;
-        "log10" => |x| x.log() / std::f64::consts::LN_10;
         "sigmoid" => Formula::logistic;
         "erf" => Formula::erf;
         "erfc" => |x| x.unary(Unary::Erfc);
@@ -50,6 +47,8 @@ pub(crate) fn register(r: &mut Registry) {
             x.eq(0.0).choose(1.0, angle.sin() / &angle)
         };
     }
+    r.op("log2", |c| log_base(c, 2.0)).pointwise();
+    r.op("log10", |c| log_base(c, 10.0)).pointwise();
     r.op("floor", |c| whole(c, Formula::floor)).pointwise();
     r.op("ceil", |c| whole(c, Formula::ceil)).pointwise();
     r.op("trunc", |c| whole(c, Formula::trunc)).pointwise();
@@ -72,6 +71,22 @@ pub(crate) fn register(r: &mut Registry) {
         "sqrt", "sqrt_", "rsqrt", "sin", "cos", "tanh", "tanh_", "log", "sigmoid", "sigmoid_",
         "erf", "isinf",
     ]);
+}
+
+/// A quotient of logarithms, which may miss the whole number at a power of the base by the last bit: there the
+/// power tells.
+fn log_base(c: &mut Ctx<'_>, base: f64) -> Result<Lowered> {
+    let ([x], dtype) = floats(c, ["self"])?;
+    let epsilon = if dtype == DType::F64 {
+        f64::EPSILON
+    } else {
+        f64::from(f32::EPSILON)
+    };
+    let log = x.log() / base.ln();
+    let whole = log.unary(Unary::RoundNearestEven);
+    let gap = (Formula::from(base).pow(&whole) - &x).abs();
+    let close = gap.le(&x * epsilon) & whole.ne(0.0);
+    finish(c, &close.choose(whole, log), dtype)
 }
 
 /// A rounding function; integers are whole already.

@@ -118,9 +118,7 @@ fn norm(c: &mut Ctx<'_>) -> Result<Lowered> {
     let wide = c.b.convert(&cast, acc_type(asked))?;
     let reduced = reduce_norm(c, &wide, order, &dims)?;
     let reduced = c.b.convert(&reduced, result)?;
-    Ok(one(keep_dims(
-        &mut c.b, &reduced, &x.dims, &dims, keepdim,
-    )?))
+    Ok(one(keep_dims(&mut c.b, &reduced, &x.dims, &dims, keepdim)?))
 }
 
 /// Norms without a value for no elements.
@@ -144,12 +142,7 @@ fn check_order(x: &Value, order: f64, dims: &[usize]) -> Result<()> {
 }
 
 /// The vector norm of a float or complex value over `dims`, without them.
-pub(crate) fn reduce_norm(
-    c: &mut Ctx<'_>,
-    x: &Value,
-    order: f64,
-    dims: &[usize],
-) -> Result<Value> {
+pub(crate) fn reduce_norm(c: &mut Ctx<'_>, x: &Value, order: f64, dims: &[usize]) -> Result<Value> {
     if order == 2.0 {
         let squares = if x.dtype.is_complex() {
             let (re, im) = (c.b.real(x)?, c.b.imag(x)?);

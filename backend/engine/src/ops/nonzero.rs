@@ -38,7 +38,8 @@ pub(super) fn prefix_sum(c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
     }
     let blocks = (n + BLOCK - 1) / BLOCK;
     let zero = c.b.scalar(x.dtype, 0)?;
-    let padded = c.b.pad(x, &zero, &[0, 0], &[0, blocks * BLOCK - n], &[0, 0])?;
+    let padded =
+        c.b.pad(x, &zero, &[0, 0], &[0, blocks * BLOCK - n], &[0, 0])?;
     let shaped = c.b.reshape(&padded, &[rows * blocks, BLOCK])?;
     let sums = block_sums(c, &shaped)?;
     let totals = c.b.slice_dim(&sums, 1, BLOCK - 1, BLOCK, 1)?;
@@ -65,11 +66,7 @@ fn block_sums(c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
 }
 
 /// For each query [rows, m], how many elements of its sorted row [rows, n] are not greater: I32, or I64 for long rows.
-pub(super) fn count_not_greater(
-    c: &mut Ctx<'_>,
-    sorted: &Value,
-    queries: &Value,
-) -> Result<Value> {
+pub(super) fn count_not_greater(c: &mut Ctx<'_>, sorted: &Value, queries: &Value) -> Result<Value> {
     let (rows, n) = (sorted.dims[0], sorted.dims[1]);
     let dtype = index_type(rows * n + 1);
     let flat = c.b.reshape(sorted, &[rows * n])?;
@@ -176,13 +173,8 @@ fn masked_rows_of(c: &mut Ctx<'_>) -> Result<Lowered> {
     let mut flat = vec![numel(&sizes[..masked])];
     flat.extend_from_slice(&sizes[masked..]);
     let x = c.b.reshape(&x, &flat)?;
-    let rows = super::places::Places::along(
-        c,
-        &flat,
-        0,
-        &places,
-        super::places::Negative::Invalid,
-    )?;
+    let rows =
+        super::places::Places::along(c, &flat, 0, &places, super::places::Negative::Invalid)?;
     Ok(one(rows.gather(c, &x)?))
 }
 

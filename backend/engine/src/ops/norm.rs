@@ -119,7 +119,12 @@ fn normalized(
 }
 
 /// normal·weight + bias
-fn affine(c: &mut Ctx<'_>, normal: Value, weight: Option<Value>, bias: Option<Value>) -> Result<Value> {
+fn affine(
+    c: &mut Ctx<'_>,
+    normal: Value,
+    weight: Option<Value>,
+    bias: Option<Value>,
+) -> Result<Value> {
     let mut value = normal;
     if let Some(weight) = weight {
         value = c.b.mul(&value, &weight)?;
@@ -292,8 +297,7 @@ fn grouped(c: &mut Ctx<'_>, value: &Value) -> Result<Value> {
             value.dims.as_slice()
         )));
     }
-    Ok(c.b
-        .reshape(value, &[n, groups, channels / groups, places])?)
+    Ok(c.b.reshape(value, &[n, groups, channels / groups, places])?)
 }
 
 /// Dims of a group, and those a weight per channel runs along, in the shape of [`grouped`].

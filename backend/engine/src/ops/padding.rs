@@ -139,7 +139,8 @@ impl Edge {
                 (c.b.reverse(margin, &[dim])?, start)
             }
             Self::Replicate => {
-                let sum = c.b.reduce_with(tpulab_stablehlo::Reducer::Sum, margin, &[dim])?;
+                let sum =
+                    c.b.reduce_with(tpulab_stablehlo::Reducer::Sum, margin, &[dim])?;
                 let mut sizes = margin.dims.clone();
                 sizes[dim] = 1;
                 (
@@ -162,11 +163,7 @@ fn along_dim(c: &mut Ctx<'_>, x: &Value, dim: usize, low: i64, high: i64) -> Res
     Ok(c.b.pad(x, &zero, &before, &after, &vec![0; x.rank()])?)
 }
 
-fn checked_amounts(
-    sizes: &Dims,
-    padding: &[i64],
-    edge: Edge,
-) -> Result<(Vec<i64>, Vec<i64>)> {
+fn checked_amounts(sizes: &Dims, padding: &[i64], edge: Edge) -> Result<(Vec<i64>, Vec<i64>)> {
     let rank = sizes.len();
     let padded = padding.len() / 2;
     let fits = (rank == padded + 1 || rank == padded + 2)
@@ -247,7 +244,8 @@ fn edge_pad_backward(c: &mut Ctx<'_>, edge: Edge) -> Result<Lowered> {
             sum = c.b.add(&sum, &back)?;
         }
         if after > 0 {
-            let margin = c.b.slice_dim(&value, dim, before + size, before + size + after, 1)?;
+            let margin =
+                c.b.slice_dim(&value, dim, before + size, before + size + after, 1)?;
             let back = edge.margin_back(c, &margin, dim, size, false)?;
             sum = c.b.add(&sum, &back)?;
         }

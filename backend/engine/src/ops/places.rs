@@ -141,9 +141,7 @@ impl Places {
     fn window(&self, rank: usize) -> Vec<usize> {
         let kept = rank - self.dims.len();
         let batch = self.batch().len();
-        (0..self.at)
-            .chain(self.at + batch..kept + batch)
-            .collect()
+        (0..self.at).chain(self.at + batch..kept + batch).collect()
     }
 
     pub(super) fn gather(&self, c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
@@ -186,8 +184,7 @@ impl Places {
             ..ScatterDims::default()
         };
         let body = |b: &mut Builder, old: &Value, new: &Value| combine.apply(b, old, new);
-        Ok(c.b
-            .scatter(x, &self.indices, updates, &dims, false, false, body)?)
+        Ok(c.b.scatter(x, &self.indices, updates, &dims, false, false, body)?)
     }
 
     /// A single place: written where it stands, without a loop.

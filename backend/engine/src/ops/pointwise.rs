@@ -145,13 +145,18 @@ fn two(c: &mut Ctx<'_>, op: Binary) -> Result<Lowered> {
 
 fn multiply(c: &mut Ctx<'_>) -> Result<Lowered> {
     let (a, b) = (c.operand("self")?, c.operand("other")?);
-    let dtype = c.result_type(&[&a, &b]);
-    let values = c.aligned(&[&a, &b], dtype)?;
-    if !dtype.is_float() || is_bool(c, &a) == is_bool(c, &b) {
+    product(c, &a, &b)
+}
+
+/// Two operands promoted and multiplied.
+pub(crate) fn product(c: &mut Ctx<'_>, a: &Operand, b: &Operand) -> Result<Lowered> {
+    let dtype = c.result_type(&[a, b]);
+    let values = c.aligned(&[a, b], dtype)?;
+    if !dtype.is_float() || is_bool(c, a) == is_bool(c, b) {
         return Ok(one(c.b.mul(&values[0], &values[1])?));
     }
     // XLA makes a choice between x and 0 of x times a converted bool, which loses the NaN of infinity times zero.
-    let (mask, x) = if is_bool(c, &a) {
+    let (mask, x) = if is_bool(c, a) {
         (&values[0], &values[1])
     } else {
         (&values[1], &values[0])

@@ -58,14 +58,11 @@ fn running(
 }
 
 /// [`running`] with one operation.
-pub(crate) fn running_with(
-    b: &mut Builder,
-    op: Reducer,
-    x: &Value,
-    dim: usize,
-) -> Result<Value> {
+pub(crate) fn running_with(b: &mut Builder, op: Reducer, x: &Value, dim: usize) -> Result<Value> {
     let init = b.reducer_init(op, x.dtype)?;
-    running(b, x, dim, &init, |b, acc, new| b.binary(op.binary(), acc, new))
+    running(b, x, dim, &init, |b, acc, new| {
+        b.binary(op.binary(), acc, new)
+    })
 }
 
 fn running_total(c: &mut Ctx<'_>, op: Reducer) -> Result<Lowered> {

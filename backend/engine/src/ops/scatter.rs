@@ -114,17 +114,10 @@ impl Lanes {
             index_vector_dim: self.index.rank(),
             ..GatherDims::default()
         };
-        Ok(c.b
-            .gather(&x, &self.index, &dims, &vec![1; x.rank()], false)?)
+        Ok(c.b.gather(&x, &self.index, &dims, &vec![1; x.rank()], false)?)
     }
 
-    fn scatter(
-        &self,
-        c: &mut Ctx<'_>,
-        x: &Value,
-        src: &Value,
-        combine: Combine,
-    ) -> Result<Value> {
+    fn scatter(&self, c: &mut Ctx<'_>, x: &Value, src: &Value, combine: Combine) -> Result<Value> {
         let whole = x.dims == self.sizes;
         let part = self.part(c, x)?;
         let written = if self.is_short() {

@@ -133,7 +133,9 @@ fn repeat(c: &mut Ctx<'_>) -> Result<Lowered> {
         ));
     };
     let size = |dim: usize| dim.checked_sub(added).map_or(1, |own| x.dims[own]);
-    let sizes: Dims = (0..repeats.len()).map(|dim| size(dim) * repeats[dim]).collect();
+    let sizes: Dims = (0..repeats.len())
+        .map(|dim| size(dim) * repeats[dim])
+        .collect();
     if let Some(bad) = sizes.iter().find(|size| **size < 0) {
         return Err(Error::runtime(format!(
             "Trying to create tensor with negative dimension {bad}: {:?}",
@@ -166,7 +168,8 @@ fn triangle(c: &mut Ctx<'_>, keep: Cmp) -> Result<Lowered> {
     };
     let plane = [x.dims[row_dim], x.dims[row_dim + 1]];
     let kept = diagonal_mask(c, &plane, diagonal, keep)?;
-    let kept = c.b.broadcast_in_dim(&kept, &x.dims, &[row_dim, row_dim + 1])?;
+    let kept =
+        c.b.broadcast_in_dim(&kept, &x.dims, &[row_dim, row_dim + 1])?;
     let zero = c.b.splat_like(&x, 0)?;
     Ok(one(c.b.select(&kept, &x, &zero)?))
 }
@@ -206,7 +209,8 @@ fn channel_shuffle(c: &mut Ctx<'_>) -> Result<Lowered> {
         )));
     }
     let rest: i64 = x.dims[2..].iter().product();
-    let split = c.b.reshape(&x, &[x.dims[0], groups, channels / groups, rest])?;
+    let split =
+        c.b.reshape(&x, &[x.dims[0], groups, channels / groups, rest])?;
     let turned = c.b.transpose(&split, &[0, 2, 1, 3])?;
     Ok(one(c.b.reshape(&turned, &x.dims)?))
 }

@@ -30,11 +30,7 @@ pub(crate) fn register(r: &mut Registry) {
 /// The dims of a softmax: none for a value without dimensions, whose only element is a row.
 fn row(x: &Value, dim: i64) -> Result<Vec<usize>> {
     let dim = wrap_dim(dim, x.rank())?;
-    Ok(if x.rank() == 0 {
-        Vec::new()
-    } else {
-        vec![dim]
-    })
+    Ok(if x.rank() == 0 { Vec::new() } else { vec![dim] })
 }
 
 fn softmax(c: &mut Ctx<'_>, log: bool) -> Result<Lowered> {

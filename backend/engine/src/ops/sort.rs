@@ -107,7 +107,9 @@ fn check_not_empty(given: &Value, name: &str, dim: usize) -> Result<()> {
 fn sort(c: &mut Ctx<'_>) -> Result<Lowered> {
     let (given, x, dim) = operand(c)?;
     if x.dtype.is_complex() {
-        return Err(Error::runtime("Sort does not support complex dtypes on CPU"));
+        return Err(Error::runtime(
+            "Sort does not support complex dtypes on CPU",
+        ));
     }
     let descending = c.bool("descending")?;
     let (values, places) = sort_pairs(&mut c.b, &x, dim, descending)?;
@@ -121,7 +123,11 @@ fn topk(c: &mut Ctx<'_>) -> Result<Lowered> {
         return Err(Error::runtime("selected index k out of range"));
     }
     if x.dtype == DType::Bool || x.dtype.is_complex() {
-        let what = if x.dtype == DType::Bool { "bool" } else { "complex" };
+        let what = if x.dtype == DType::Bool {
+            "bool"
+        } else {
+            "complex"
+        };
         return Err(not_implemented(format!(
             "topk does not support {what} dtypes on CPU"
         )));
@@ -170,7 +176,11 @@ fn first_k(
     if !largest {
         rows = b.neg(&rows)?;
     }
-    let nan = if largest { 0x7fc0_0000_u32 } else { 0xffc0_0000 };
+    let nan = if largest {
+        0x7fc0_0000_u32
+    } else {
+        0xffc0_0000
+    };
     let nan = b.scalar(DType::U32, nan)?;
     let nan = b.bitcast(&nan, DType::F32)?;
     let nan = b.broadcast_to(&nan, &rows.dims)?;
@@ -243,10 +253,12 @@ fn median(c: &mut Ctx<'_>, ignore_nan: bool) -> Result<Lowered> {
             (at_least_1d(&mut c.b, &given)?, dim)
         }
         None if given.numel() == 0 => {
-            let nan = if given.dtype.is_float() {
-                c.b.scalar(given.dtype, f64::NAN)?
-            } else {
-                c.b.min_value(given.dtype)?
+            // What NaN becomes in the dtype.
+            let nan = match given.dtype {
+                DType::Bool => c.b.scalar(DType::Bool, true)?,
+                dtype if dtype.is_float() => c.b.scalar(dtype, f64::NAN)?,
+                dtype if dtype.is_signed() => c.b.min_value(dtype)?,
+                dtype => c.b.scalar(dtype, 0)?,
             };
             return Ok(one(nan));
         }

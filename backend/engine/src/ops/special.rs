@@ -12,6 +12,7 @@ use crate::registry::{Lowered, Registry};
 pub(crate) fn register(r: &mut Registry) {
     r.op("polygamma", polygamma).pointwise();
     r.op("mvlgamma", mvlgamma).pointwise();
+    r.direct(&["mvlgamma"]);
     r.op("special_i0e", |c| float_unary(c, i0e)).pointwise();
     r.op("special_i1e", |c| {
         float_unary(c, |x| x.unary(Unary::BesselI1e))

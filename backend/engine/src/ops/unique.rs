@@ -5,8 +5,9 @@
 
 use tpulab_stablehlo::{DType, GatherDims, Reducer, ScatterDims, Value};
 
+use super::histogram::count_bins;
 use super::scan::running_with;
-use super::search::{count_bins, insertion_places};
+use super::search::insertion_places;
 use super::sort::{before, run_starts, sort_pairs};
 use super::util::{index_type, unimplemented, wrap_dim};
 use crate::args::ArgRef;
@@ -60,7 +61,9 @@ fn unique(
     if x.numel() == 0 {
         let others_empty = |dim: usize| {
             let others = x.sizes.iter().enumerate();
-            others.filter(|&(other, _)| other != dim).any(|(_, &n)| n == 0)
+            others
+                .filter(|&(other, _)| other != dim)
+                .any(|(_, &n)| n == 0)
         };
         if dim.is_some_and(others_empty) && dim.is_none_or(|dim| x.sizes[dim] != 0) {
             return Err(Error::runtime(
@@ -75,7 +78,11 @@ fn unique(
             None if inverse => Tensor::empty(DType::I64, &x.sizes, device),
             _ => none(),
         };
-        return Ok(vec![Tensor::empty(x.dtype, &sizes, device), inverse, none()]);
+        return Ok(vec![
+            Tensor::empty(x.dtype, &sizes, device),
+            inverse,
+            none(),
+        ]);
     }
     let dim_arg = dim.map_or(ArgRef::None, |dim| ArgRef::Int(dim as i64));
     let runs = c.run(

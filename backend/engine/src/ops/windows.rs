@@ -233,7 +233,8 @@ pub(super) fn unfold_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
     joined[dim] = windows * step;
     let mut sum = c.b.splat(dtype, 0, &sizes)?;
     for piece in 0..pieces {
-        let part = c.b.slice_dim(&wide, last, piece * step, (piece + 1) * step, 1)?;
+        let part =
+            c.b.slice_dim(&wide, last, piece * step, (piece + 1) * step, 1)?;
         let part = c.b.transpose(&part, &order)?;
         let part = c.b.reshape(&part, &joined)?;
         let low = piece * step;
