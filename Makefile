@@ -4,7 +4,7 @@ COMMAND := $(SETUP) kernel/setup
 RUN := $(COMMAND) exec
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-full lint bench op print-env wheel env build lock
+.PHONY: help lab test test-full lint bench op widget print-env wheel env build lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -27,6 +27,9 @@ bench: build ## time per op beside a raw PJRT loop, and beside the peer where it
 op: build ## one operator's tests: make op OP=sinc
 	@test -n "$(OP)" || { echo 'name the operator: make op OP=sinc' >&2; exit 2; }
 	@$(RUN) python -m pytest tests/ops --op $(OP)
+
+widget: ## build the notebook widget's committed bundle (needs Node; nothing else does but its tests)
+	@$(COMMAND) widget
 
 print-env: ## print the folder of the Python environment
 	@$(COMMAND) print-env

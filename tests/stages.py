@@ -43,6 +43,7 @@ def stages(full: bool) -> list[Stage]:
         Stage("Rust tests", 5, [[*SETUP, "rust-tests"]]),
         Stage("Python", 12, [[*PYTEST, "tests", "-n", "2", "--ignore=tests/notebooks", *everything]]),
         Stage("notebooks", 3, [[*PYTEST, "tests/notebooks", *everything]]),
+        Stage("browser", 5, [[*SETUP, "browser-tests"]]),
     ]
 
 

@@ -39,9 +39,8 @@ def run_tests(env: Environment) -> None:
         names = sorted(path.name for path in Path(folder).iterdir())
         _, differing, missing = filecmp.cmpfiles(folder, BUNDLES, names, shallow=False)
     if differing or missing:
-        stop(
-            f"{', '.join(differing + missing)} in {BUNDLES.relative_to(CLONE)} is not what ui/widget builds: make widget"
-        )
+        wrong = ", ".join(differing + missing)
+        stop(f"not what ui/widget builds, in {BUNDLES.relative_to(CLONE)}: {wrong}", "make widget, and commit them")
     say(f"the committed bundles are what ui/widget builds: {', '.join(names)}")
     _node(variables, "vitest/vitest.mjs", "run", "--root", str(TESTS))
 

@@ -38,7 +38,8 @@ def make(env: Environment) -> None:
 def _check(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        wanted = [f"tpulab/{library}" for library in build.LIBRARIES.values()] + ["tpulab/__init__.py"]
+        wanted = [f"tpulab/{library}" for library in build.LIBRARIES.values()]
+        wanted += ["tpulab/__init__.py", "tpulab/static/loader.js", "tpulab/static/widget.js"]
         missing = [name for name in wanted if name not in names]
         points = [archive.read(name).decode() for name in names if name.endswith(".dist-info/entry_points.txt")]
     if not any("[torch.backends]" in text for text in points):

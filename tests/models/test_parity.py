@@ -31,8 +31,8 @@ def test_loss_and_gradients(name: str) -> None:
     for (label, theirs), mine in pairs:
         assert theirs.grad is not None and mine.grad is not None, label
         # What is zero but for rounding (the bias before a batch norm, a key's bias) has no error of its own.
-        if theirs.grad.abs().max() < 1e-6 * largest:
-            assert mine.grad.abs().max().item() < 1e-5 * largest, label
+        if theirs.grad.abs().max() < 1e-5 * largest:
+            assert mine.grad.abs().max().item() < 1e-4 * largest, label
             continue
         assert gradient_error(mine.grad, theirs.grad) <= bound, label
 
@@ -81,6 +81,7 @@ def test_optimizers_train_alike(kind: str) -> None:
         assert torch.allclose(mine.cpu(), other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", NAMES)
 def test_fifty_steps_of_training_end_alike(name: str) -> None:
     model, batch, loss_of = nets.make(name)

@@ -150,8 +150,9 @@ fn extend(
         build(runtime, op, args, call, flags, changing)
     };
     let numbers = call.numbers.clone();
+    let changing = op.def.as_ref().is_some_and(|def| def.changing);
     match old {
-        Variants::Static(list) if list.len() < STATIC_VARIANTS => {
+        Variants::Static(list) if list.len() < STATIC_VARIANTS && !changing => {
             let program = Arc::new(compile(false)?.program);
             let mut list = list.clone();
             list.push((numbers, program.clone()));

@@ -7,6 +7,7 @@ use tpulab_stablehlo::{DType, Dims};
 
 use crate::address;
 use crate::error::{Error, Result};
+use crate::runtime;
 use crate::stats;
 use crate::value::Value;
 
@@ -31,6 +32,7 @@ pub enum Slot {
 pub struct Cell {
     slot: Mutex<Slot>,
     device: usize,
+    epoch: usize,
     range: Mutex<Range>,
 }
 
@@ -74,6 +76,7 @@ impl Cell {
         Arc::new(Self {
             slot: Mutex::new(slot),
             device,
+            epoch: runtime::epoch(),
             range: Mutex::new(Range { address, nbytes }),
         })
     }
@@ -96,6 +99,11 @@ impl Cell {
 
     #[inline]
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        if self.epoch != runtime::epoch() {
+            return Err(Error::Dead {
+                reason: "the device was reset",
+            });
+        }
         match &*self.slot.lock() {
             Slot::Ready(value) => Ok(Snapshot {
                 dtype: value.dtype,

@@ -92,13 +92,7 @@ fn answer(request: Request) -> Result<Json> {
             Ok(json!(stats::fallback_enabled()))
         }
         Request::Synchronize { device } => runtime::synchronize(device).map(|()| Json::Null),
-        Request::Reset => {
-            if let Some(runtime) = runtime::started() {
-                runtime::synchronize(None)?;
-                runtime.cache.clear();
-            }
-            Ok(Json::Null)
-        }
+        Request::Reset => runtime::reset().map(|()| Json::Null),
         Request::Ops => Ok(json!(registry::lowered_names())),
         Request::Forked => Ok(json!(crate::forked())),
         Request::RawChain { n, side } => raw_chain(n, side),

@@ -25,7 +25,7 @@ pub enum Error {
     Pjrt(Arc<tpulab_pjrt::Error>),
     #[error("this tensor's value was lost when an earlier operation failed: {0}")]
     Poisoned(Arc<Error>),
-    #[error("this tensor's storage is gone: {reason}; make it again after the reset")]
+    #[error("this tensor's storage is gone: {reason}. Make the tensor again")]
     Dead { reason: &'static str },
     #[error(
         "device tpu cannot be used in a forked child process: the parent had already started it. \

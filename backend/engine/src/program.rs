@@ -143,7 +143,8 @@ fn lower_and_place(ctx: &mut Ctx<'_>, op: &Op, def: &OpDef, lower: LowerFn) -> R
     }
     let mut written = ctx.written_places();
     // With `out=` tensors, what else is written (running statistics) is no result.
-    let is_out = |place: &(usize, Option<usize>)| op.schema.args.get(place.0).is_some_and(|arg| arg.out);
+    let is_out =
+        |place: &(usize, Option<usize>)| op.schema.args.get(place.0).is_some_and(|arg| arg.out);
     if written.iter().any(is_out) {
         written.retain(is_out);
     }

@@ -87,6 +87,8 @@ pub(crate) struct OpDef {
     pub casts: bool,
     /// CPU tensors among the arguments are uploaded (indices).
     pub uploads: bool,
+    /// Numbers are parameters of the first program already: they often change, and programs are dear.
+    pub changing: bool,
     /// Calls that need values on the host though the op's others are programs (indexing by a mask).
     pub host_when: Option<(HostWhen, HostFn)>,
 }
@@ -118,6 +120,10 @@ impl OpDef {
     }
     pub(crate) fn casts(&mut self) -> &mut Self {
         self.casts = true;
+        self
+    }
+    pub(crate) fn changing(&mut self) -> &mut Self {
+        self.changing = true;
         self
     }
     pub(crate) fn uploads(&mut self) -> &mut Self {
@@ -163,6 +169,7 @@ impl Registry {
             reads_precision: false,
             casts: false,
             uploads: false,
+            changing: false,
             host_when: None,
         };
         self.defs.insert(name, def);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -40,8 +40,22 @@ pub(crate) struct Runtime {
     in_flight: [InFlight; MAX_DEVICES],
 }
 
-static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+/// A reset moves on to the next place; what ran before stays loaded, for its buffers to be freed by.
+const MAX_STARTS: usize = 64;
+static RUNTIMES: [OnceLock<Runtime>; MAX_STARTS] = [const { OnceLock::new() }; MAX_STARTS];
+static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static STARTING: Mutex<()> = Mutex::new(());
+
+/// Counts resets: a storage of another epoch is dead.
+#[inline]
+pub(crate) fn epoch() -> usize {
+    CURRENT.load(Ordering::Relaxed)
+}
+
+#[inline]
+fn place() -> &'static OnceLock<Runtime> {
+    &RUNTIMES[epoch()]
+}
 
 /// Starts the device if it is not running.
 pub fn start() -> Result<()> {
@@ -50,7 +64,7 @@ pub fn start() -> Result<()> {
 
 /// True once the plugin is loaded.
 pub fn is_started() -> bool {
-    RUNTIME.get().is_some()
+    place().get().is_some()
 }
 
 /// Bytes of HBM that a device has.
@@ -59,7 +73,7 @@ pub fn capacity(_device: usize) -> u64 {
 }
 
 pub(crate) fn started() -> Option<&'static Runtime> {
-    RUNTIME.get()
+    place().get()
 }
 
 #[inline]
@@ -67,7 +81,7 @@ pub(crate) fn get() -> Result<&'static Runtime> {
     if crate::forked() {
         return Err(Error::Forked);
     }
-    match RUNTIME.get() {
+    match place().get() {
         Some(runtime) => Ok(runtime),
         None => open(),
     }
@@ -76,7 +90,7 @@ pub(crate) fn get() -> Result<&'static Runtime> {
 #[cold]
 fn open() -> Result<&'static Runtime> {
     let _one_at_a_time = STARTING.lock();
-    if let Some(runtime) = RUNTIME.get() {
+    if let Some(runtime) = place().get() {
         return Ok(runtime);
     }
     let settings = settings::current();
@@ -98,12 +112,30 @@ fn open() -> Result<&'static Runtime> {
             MAX_DEVICES],
         in_flight: [const { Mutex::new(VecDeque::new()) }; MAX_DEVICES],
     };
-    Ok(RUNTIME.get_or_init(|| runtime))
+    Ok(place().get_or_init(|| runtime))
+}
+
+/// Ends the running device once its work is done: every tensor on it is dead, and settings may change again.
+pub(crate) fn reset() -> Result<()> {
+    synchronize(None)?;
+    let _nobody_starts = STARTING.lock();
+    let Some(runtime) = place().get() else {
+        return Ok(());
+    };
+    if epoch() + 1 == MAX_STARTS {
+        return Err(Error::runtime(format!(
+            "the device was reset {} times: restart the process",
+            MAX_STARTS - 1
+        )));
+    }
+    runtime.cache.clear();
+    CURRENT.fetch_add(1, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Devices this process has or will have; starts nothing.
 pub fn device_count() -> usize {
-    RUNTIME.get().map_or_else(
+    place().get().map_or_else(
         || settings::current().devices,
         |runtime| runtime.client.device_count(),
     )
@@ -111,7 +143,7 @@ pub fn device_count() -> usize {
 
 /// Waits until all work enqueued on the device (or on all) is done.
 pub fn synchronize(device: Option<usize>) -> Result<()> {
-    let Some(runtime) = RUNTIME.get() else {
+    let Some(runtime) = place().get() else {
         return Ok(());
     };
     if crate::forked() {
@@ -146,7 +178,10 @@ impl Runtime {
             ..LEVEL_1_BELOW => 1,
             _ => 3,
         };
-        let overrides = vec![("xla_backend_optimization_level".to_owned(), OptionValue::Int(level))];
+        let overrides = vec![(
+            "xla_backend_optimization_level".to_owned(),
+            OptionValue::Int(level),
+        )];
         let on_cpu = self.client.platform_name() == "cpu";
         let options = CompileOptions {
             portable: true,

@@ -1,4 +1,4 @@
-"""What `%tpu` shows: facts gathered from the engine, told as text. `_html` paints the same facts."""
+"""What `%tpu` shows, decided here once: told as text, painted by `_html` and, live, by the widget (`_widget`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from . import _control, _sizes
 
 #: How much is shown before "and ... more".
 MAX_DEVICES, MAX_OPS, MAX_TEXT = 64, 20, 60
+
+#: What the bars of `Share` mean.
+LEGEND = "The mark on a bar is the peak."
 
 
 @dataclass(frozen=True)
@@ -26,15 +29,24 @@ class Table:
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a whole, drawn as a bar and told as a percentage."""
+    """A part of a whole, drawn as a bar with a mark at `peak`, and told as a percentage."""
 
     part: int
     whole: int
+    peak: int = 0
 
     @property
     def percent(self) -> float:
         """0 to 100."""
-        return min(100.0 * self.part / self.whole, 100.0) if self.whole > 0 else 0.0
+        return self._percent(self.part)
+
+    @property
+    def peak_percent(self) -> float:
+        """0 to 100, never below `percent`."""
+        return max(self._percent(self.peak), self.percent)
+
+    def _percent(self, part: int) -> float:
+        return min(100.0 * part / self.whole, 100.0) if self.whole > 0 else 0.0
 
     def __str__(self) -> str:
         percent = self.percent
@@ -62,6 +74,26 @@ class Dashboard:
                 parts.append(table.note)
         return "\n".join(parts)
 
+    def state(self) -> dict[str, Any]:
+        """For the widget: what JSON can say. Its types stand in `ui/widget/src/state.ts`."""
+        tables = [
+            {
+                "title": table.title,
+                "columns": table.columns,
+                "align": table.align,
+                "rows": [[_plain(cell) for cell in row] for row in table.rows],
+                "note": table.note,
+            }
+            for table in self.tables
+        ]
+        return {"headline": self.headline, "lines": self.lines, "tables": tables, "failed": self.failed}
+
+
+def _plain(cell: str | Share) -> Any:
+    if not isinstance(cell, Share):
+        return cell
+    return {"text": str(cell), "percent": round(cell.percent, 2), "peak": round(cell.peak_percent, 2)}
+
 
 def overview() -> Dashboard:
     """`%tpu`: devices, memory, the last ops."""
@@ -76,6 +108,10 @@ def devices() -> Dashboard:
 def hbm() -> Dashboard:
     """`%tpu hbm`: memory of each device."""
     return _guarded(lambda: _head([_hbm()]))
+
+
+#: The views that are tables, by what follows `%tpu`.
+VIEWS = {"": overview, "hbm": hbm, "devices": devices}
 
 
 def _guarded(make: Any) -> Dashboard:
@@ -155,19 +191,19 @@ def _devices() -> Table:
     found = _control.call("devices")
     for device in found[:MAX_DEVICES]:
         allocated, total = int(device.get("allocated", 0)), int(device.get("hbm_bytes", 0))
+        peak = int(device.get("peak", 0))
         rows.append(
             (
                 f"tpu:{device['index']}",
-                _kind(device),
+                str(device.get("chip", "")),
                 _sizes.text(allocated),
-                _sizes.text(int(device.get("peak", 0))),
+                _sizes.text(peak),
                 _sizes.text(total),
-                Share(allocated, total),
+                Share(allocated, total, peak),
             )
         )
-    return Table(
-        "Memory", ("device", "chip", "allocated", "peak", "HBM", "used"), rows, "llrrrl", _more(found, MAX_DEVICES)
-    )
+    columns = ("device", "chip", "allocated", "peak", "HBM", "used")
+    return Table("Memory", columns, rows, "llrrrl", f"{_more(found, MAX_DEVICES)} {LEGEND}".strip())
 
 
 def _hbm() -> Table:
@@ -176,20 +212,21 @@ def _hbm() -> Table:
     for device in found[:MAX_DEVICES]:
         memory = _control.call("memory", device=device["index"])
         allocated, total = int(memory.get("allocated", 0)), int(device.get("hbm_bytes", 0))
+        peak = int(memory.get("peak", 0))
         made, freed = memory.get("allocations"), memory.get("frees")
         alive = "" if made is None or freed is None else f"{int(made) - int(freed):,}"
         rows.append(
             (
                 f"tpu:{device['index']}",
                 _sizes.text(allocated),
-                _sizes.text(int(memory.get("peak", 0))),
+                _sizes.text(peak),
                 _sizes.text(max(total - allocated, 0)),
                 _sizes.text(total),
                 alive,
-                Share(allocated, total),
+                Share(allocated, total, peak),
             )
         )
-    note = "Totals a device. What each tensor holds is not shown."
+    note = f"{LEGEND} Totals a device. What each tensor holds is not shown."
     more = _more(found, MAX_DEVICES)
     columns = ("device", "allocated", "peak", "free", "HBM", "storages", "used")
     return Table("HBM", columns, rows, "lrrrrrl", f"{more} {note}".strip())
@@ -226,10 +263,6 @@ def _ops() -> Table:
     # The program itself may run on after that.
     note = "Host time is what it took to enqueue the op's program." if rows else "No op has run."
     return Table("Last ops, newest first", ("op", "device", "host time"), rows, "llr", note)
-
-
-def _kind(device: Mapping[str, Any]) -> str:
-    return str(device.get("chip", "")) + (" (virtual, on CPU)" if device.get("virtual") else "")
 
 
 def _short(text: str) -> str:

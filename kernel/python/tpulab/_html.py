@@ -92,10 +92,15 @@ def _cell(side: str) -> str:
 
 
 def _bar(share: Share) -> str:
-    # The trough's colour is half transparent, so it shows on white and on black; the percentage stands beside it.
+    # Greys are half transparent, so they show on white and on black; the percentage stands beside the bar. The lighter
+    # part with an edge goes up to the peak. Nothing is positioned, since viewers that sanitize take that away.
+    block = "display:block;height:100%;box-sizing:border-box"
+    color = "var(--jp-brand-color1,#1976d2)"
+    peak, inner = share.peak_percent, 100.0 * share.percent / share.peak_percent if share.peak_percent else 0.0
+    edge = f";border-right:2px solid {color}" if peak else ""
     return (
-        '<span style="display:inline-block;width:8em;height:0.7em;border-radius:2px;background:rgba(128,128,128,0.25);'
+        '<span style="display:inline-block;width:8em;height:0.7em;background:rgba(128,128,128,0.25);'
         'vertical-align:middle;margin-right:0.6em">'
-        f'<span style="display:block;width:{share.percent:.1f}%;height:100%;border-radius:2px;'
-        f'background:var(--jp-brand-color1,#1976d2)"></span></span>{escape(str(share))}'
+        f'<span style="{block};width:{peak:.1f}%;background:rgba(128,128,128,0.35){edge}">'
+        f'<span style="{block};width:{inner:.1f}%;background:{color}"></span></span></span>{escape(str(share))}'
     )

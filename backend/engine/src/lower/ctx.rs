@@ -339,12 +339,6 @@ impl<'a> Ctx<'a> {
         Ok(value)
     }
 
-    /// Whether programs are still built for this very number, so that what follows from it may be a constant.
-    pub(crate) fn is_constant(&self, number: &Number) -> bool {
-        let runtime = |index| self.runtime && !self.forced_static.contains(index);
-        !number.index.as_ref().is_some_and(runtime)
-    }
-
     fn constant(&mut self, number: &Number, dtype: DType) -> Result<Value> {
         if number.kind == NumberKind::Float && !dtype.is_float() && !dtype.is_complex() {
             let float = number.as_f64();

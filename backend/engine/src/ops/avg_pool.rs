@@ -4,6 +4,7 @@ use tpulab_stablehlo::{DType, Dims, Reducer, Value};
 
 use super::axis::{Spread, along, keep_along, pad_axis, pick, spread};
 use super::pool_window::{Spans, Window, output_size, regular, windows};
+use super::util::acc_type as wide;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, one};
 use crate::registry::{Lowered, Registry};
@@ -27,14 +28,6 @@ pub(crate) fn register(r: &mut Registry) {
     ] {
         r.op(name, |c| adaptive_backward(c, 3))
             .channels_last(&["self"]);
-    }
-}
-
-/// The dtype sums are kept in.
-pub(crate) fn wide(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        other => other,
     }
 }
 

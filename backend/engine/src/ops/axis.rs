@@ -42,6 +42,14 @@ pub(crate) fn pick(c: &mut Ctx<'_>, x: &Value, axis: usize, places: &[i64]) -> R
         let limit = first + (places.len() as i64 - 1) * step + 1;
         return Ok(c.b.slice_dim(x, axis, first, limit, step)?);
     }
+    let times = places.iter().take_while(|&&place| place == 0).count() as i64;
+    let repeats = |(i, &place): (usize, &i64)| place == i as i64 / times;
+    if times > 1
+        && x.dims[axis] * times == places.len() as i64
+        && places.iter().enumerate().all(repeats)
+    {
+        return repeat(c, x, axis, times);
+    }
     let indices = c.b.dense_ints(DType::I32, places, &[places.len() as i64])?;
     let mut sizes = x.dims.to_vec();
     sizes[axis] = 1;

@@ -13,8 +13,6 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("nll_loss_backward", nll_backward);
     r.op("nll_loss2d_forward", nll);
     r.op("nll_loss2d_backward", nll_backward);
-    r.op("multi_margin_loss", multi_margin);
-    r.op("multi_margin_loss_backward", multi_margin_backward);
     r.direct(&["nll_loss_forward", "nll_loss_backward"]);
 }
 
@@ -40,16 +38,26 @@ impl Classes {
         let input = c.tensor("self")?;
         let target = c.tensor("target")?;
         let two_dims = c.base_name().starts_with("nll_loss2d");
-        check(&input, &target, two_dims)?;
-        let lone = input.rank() == 1;
+        let margin = c.base_name().starts_with("multi_margin");
+        if margin {
+            check_margin(&input, &target)?;
+        } else {
+            check(&input, &target, two_dims)?;
+        }
+        let lone = input.rank() <= 1;
         let mut x = c.b.convert(&input, acc_type(input.dtype))?;
         if lone {
-            x = c.b.reshape(&x, &[1, input.dims[0]])?;
+            x = c.b.reshape(&x, &[1, input.numel()])?;
         }
         let classes = x.dims[1];
         let weight = match c.opt_tensor("weight")? {
             Some(weight) if weight.numel() != classes || weight.rank() > 1 => {
-                return Err(Error::runtime(if two_dims {
+                return Err(Error::runtime(if margin {
+                    format!(
+                        "inconsistent weight size, expected {classes} but got {:?}",
+                        weight.dims.as_slice()
+                    )
+                } else if two_dims {
                     "weight tensor should be defined either for all or no classes".to_owned()
                 } else {
                     format!(
@@ -64,9 +72,10 @@ impl Classes {
         };
         let mut places = x.dims.clone();
         places.remove(1);
+        let scalar = lone && (target.rank() == 0 || !margin);
         let target = c.b.convert(&target, DType::I64)?;
         let target = c.b.reshape(&target, &places)?;
-        let sizes = if lone { Dims::new() } else { places };
+        let sizes = if scalar { Dims::new() } else { places };
         Ok(Self {
             input,
             x,
@@ -76,7 +85,7 @@ impl Classes {
         })
     }
 
-    fn count(&self) -> i64 {
+    pub(crate) fn count(&self) -> i64 {
         self.x.dims[1]
     }
 
@@ -205,6 +214,27 @@ fn check(input: &Value, target: &Value, two_dims: bool) -> Result<()> {
     Ok(())
 }
 
+/// torch's checks of the margin loss.
+fn check_margin(input: &Value, target: &Value) -> Result<()> {
+    let classes = input.dims.last().copied().unwrap_or(1);
+    if input.rank() > 2 || classes == 0 {
+        return Err(Error::runtime(format!(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {:?}",
+            input.dims.as_slice()
+        )));
+    }
+    let rows = if input.rank() == 2 { input.dims[0] } else { 1 };
+    if target.rank() > 1 || target.numel() != rows {
+        return Err(Error::runtime(format!(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch \
+             size). Expected target size [{rows}], but got {:?}. Input has shape {:?}.",
+            target.dims.as_slice(),
+            input.dims.as_slice()
+        )));
+    }
+    Ok(())
+}
+
 /// The weight of each place: that of its class, zero where the target is `ignore_index`, and NaN for a class number
 /// out of range, which a device cannot complain about.
 fn place_weights(c: &mut Ctx<'_>, classes: &Classes) -> Result<Value> {
@@ -284,95 +314,6 @@ fn nll_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
     let hot = classes.one_hot(c)?;
     let zero = like(&mut c.b, &each, 0.0)?;
     let value = c.b.select(&hot, &each, &zero)?;
-    let value = c.b.reshape(&value, &classes.input.dims)?;
-    Ok(one(c.b.convert(&value, classes.input.dtype)?))
-}
-
-/// The margins max(0, margin − x[y] + x[j]) that count, over the dims of the scores; where they count; the weight of
-/// each place; and the exponent.
-struct Margins {
-    margins: Value,
-    counted: Value,
-    weights: Option<Value>,
-    square: bool,
-}
-
-fn margins(c: &mut Ctx<'_>, classes: &Classes) -> Result<Margins> {
-    let square = match c.static_number("p")?.unwrap_or(1.0) {
-        1.0 => false,
-        2.0 => true,
-        _ => return Err(Error::runtime("only p == 1 and p == 2 supported")),
-    };
-    let margin = c.scalar_or("margin", 1.0, classes.x.dtype)?;
-    let margin = c.b.broadcast_to(&margin, &classes.x.dims)?;
-    let scores = classes.scores(c)?;
-    let scores = stretch(&mut c.b, &scores, &classes.x.dims, &[1])?;
-    let margins = c.b.sub(&margin, &scores)?;
-    let margins = c.b.add(&margins, &classes.x)?;
-    let zero = like(&mut c.b, &margins, 0.0)?;
-    let positive = c.b.gt(&margins, &zero)?;
-    let hot = classes.one_hot(c)?;
-    let others = c.b.not(&hot)?;
-    let counted = c.b.and(&positive, &others)?;
-    let margins = c.b.select(&counted, &margins, &zero)?;
-    let weights = classes.weights(c)?;
-    Ok(Margins {
-        margins,
-        counted,
-        weights,
-        square,
-    })
-}
-
-fn multi_margin(c: &mut Ctx<'_>) -> Result<Lowered> {
-    let classes = Classes::of(c)?;
-    let found = margins(c, &classes)?;
-    let mut each = found.margins.clone();
-    if found.square {
-        each = c.b.mul(&each, &each)?;
-    }
-    let mut losses = c.b.reduce_with(Reducer::Sum, &each, &[1])?;
-    if let Some(weights) = &found.weights {
-        losses = c.b.mul(&losses, weights)?;
-    }
-    let count = like(&mut c.b, &losses, classes.count() as f64)?;
-    let losses = c.b.div(&losses, &count)?;
-    let losses = c.b.reshape(&losses, &classes.sizes)?;
-    let loss = Reduction::of(c)?.apply(c, &losses)?;
-    Ok(one(c.b.convert(&loss, classes.input.dtype)?))
-}
-
-fn multi_margin_backward(c: &mut Ctx<'_>) -> Result<Lowered> {
-    let classes = Classes::of(c)?;
-    let found = margins(c, &classes)?;
-    let reduction = Reduction::of(c)?;
-    let factor = reduction.weight(classes.target.numel()) / classes.count() as f64;
-    let mut slope = if found.square {
-        let two = like(&mut c.b, &found.margins, 2.0)?;
-        c.b.mul(&found.margins, &two)?
-    } else {
-        c.b.convert(&found.counted, classes.x.dtype)?
-    };
-    if let Some(weights) = &found.weights {
-        let weights = stretch(&mut c.b, weights, &classes.x.dims, &[1])?;
-        slope = c.b.mul(&slope, &weights)?;
-    }
-    let factor = like(&mut c.b, &slope, factor)?;
-    let slope = c.b.mul(&slope, &factor)?;
-    let total = c.b.reduce_with(Reducer::Sum, &slope, &[1])?;
-    let total = c.b.neg(&total)?;
-    let total = stretch(&mut c.b, &total, &classes.x.dims, &[1])?;
-    let hot = classes.one_hot(c)?;
-    let value = c.b.select(&hot, &total, &slope)?;
-    let grad = c.tensor("grad_output")?;
-    let grad = c.b.convert(&grad, value.dtype)?;
-    let grad = if grad.numel() == 1 {
-        let grad = c.b.reshape(&grad, &[])?;
-        c.b.broadcast_to(&grad, &value.dims)?
-    } else {
-        stretch(&mut c.b, &grad, &value.dims, &[1])?
-    };
-    let value = c.b.mul(&value, &grad)?;
     let value = c.b.reshape(&value, &classes.input.dims)?;
     Ok(one(c.b.convert(&value, classes.input.dtype)?))
 }

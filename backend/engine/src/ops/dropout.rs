@@ -2,7 +2,7 @@
 
 use tpulab_stablehlo::{Cmp, DType, Value};
 
-use super::random::{Stream, precision_of};
+use super::stream::{Stream, precision_of};
 use super::util::acc_type;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, many, one};

@@ -137,33 +137,37 @@ fn out_type(c: &Ctx<'_>) -> Result<DType> {
     }
 }
 
-/// Evenly spaced values in the dtype they are computed in; each half counts from its own end, as torch does.
-fn spaced(c: &mut Ctx<'_>, out: DType) -> Result<Value> {
-    let dtype = computed_type(out);
+/// start and end, of the dtype they are computed in.
+fn ends(c: &mut Ctx<'_>, dtype: DType) -> Result<(Value, Value)> {
     let steps = c.int("steps")?;
     if steps < 0 {
         return Err(Error::runtime("number of steps must be non-negative"));
     }
-    let mut ends = Vec::with_capacity(2);
-    for name in ["start", "end"] {
+    let mut ends = [None, None];
+    for (end, name) in ends.iter_mut().zip(["start", "end"]) {
         let operand = c.operand(name)?;
         if !operand.dims().is_empty() {
             return Err(Error::runtime(
                 "linspace only supports 0-dimensional start and end tensors",
             ));
         }
-        let end = c.value(&operand, if out.is_int() { out } else { dtype })?;
-        let end = c.b.convert(&end, dtype)?;
-        ends.push(c.b.broadcast_to(&end, &[steps])?);
+        let value = c.value(&operand, dtype)?;
+        *end = Some(c.b.broadcast_to(&value, &[steps])?);
     }
-    let (start, end) = (ends[0].clone(), ends[1].clone());
-    if steps == 1 {
+    match ends {
+        [Some(start), Some(end)] => Ok((start, end)),
+        _ => Err(Error::runtime("two ends were expected")),
+    }
+}
+
+/// Evenly spaced floats; each half counts from its own end, as torch does.
+fn spaced(c: &mut Ctx<'_>, dtype: DType) -> Result<Value> {
+    let (start, end) = ends(c, dtype)?;
+    let steps = start.numel();
+    if steps <= 1 {
         return Ok(start);
     }
     let gaps = c.b.splat_like(&start, (steps - 1) as f64)?;
-    if out.is_int() {
-        return weighted(c, &start, &end, &gaps);
-    }
     let span = c.b.sub(&end, &start)?;
     let step = c.b.div(&span, &gaps)?;
     let place = c.b.iota(dtype, &[steps], 0)?;
@@ -178,14 +182,42 @@ fn spaced(c: &mut Ctx<'_>, out: DType) -> Result<Value> {
     Ok(c.b.select(&first, &rising, &falling)?)
 }
 
-/// (start·(n - i) + end·i) / n: rounded once, so that whole values come out whole before they are truncated.
-fn weighted(c: &mut Ctx<'_>, start: &Value, end: &Value, gaps: &Value) -> Result<Value> {
-    let place = c.b.iota(start.dtype, &start.dims, 0)?;
-    let left = c.b.sub(gaps, &place)?;
-    let first = c.b.mul(start, &left)?;
-    let last = c.b.mul(end, &place)?;
-    let sum = c.b.add(&first, &last)?;
-    Ok(c.b.div(&sum, gaps)?)
+/// Evenly spaced values between integers, exactly: a whole part, and so many parts of the number of gaps.
+fn spaced_whole(c: &mut Ctx<'_>, dtype: DType) -> Result<(Value, Value, Value)> {
+    let (start, end) = ends(c, dtype)?;
+    let start = c.b.convert(&start, DType::I64)?;
+    let end = c.b.convert(&end, DType::I64)?;
+    let gaps = c.b.splat_like(&start, (start.numel() - 1).max(1))?;
+    let span = c.b.sub(&end, &start)?;
+    let place = c.b.iota(DType::I64, &start.dims, 0)?;
+    let step = c.b.div(&span, &gaps)?;
+    let rest = c.b.rem(&span, &gaps)?;
+    let whole = c.b.mul(&step, &place)?;
+    let whole = c.b.add(&start, &whole)?;
+    let parts = c.b.mul(&rest, &place)?;
+    let more = c.b.div(&parts, &gaps)?;
+    let whole = c.b.add(&whole, &more)?;
+    let parts = c.b.rem(&parts, &gaps)?;
+    Ok((whole, parts, gaps))
+}
+
+/// Rounds such a value towards zero.
+fn truncated(c: &mut Ctx<'_>, whole: &Value, parts: &Value) -> Result<Value> {
+    let zero = c.b.splat_like(whole, 0)?;
+    let one = c.b.splat_like(whole, 1)?;
+    let mut value = whole.clone();
+    for (side, far, back) in [(Cmp::Gt, Cmp::Lt, true), (Cmp::Lt, Cmp::Gt, false)] {
+        let beyond = c.b.compare(side, whole, &zero)?;
+        let against = c.b.compare(far, parts, &zero)?;
+        let crosses = c.b.and(&beyond, &against)?;
+        let nearer = if back {
+            c.b.sub(whole, &one)?
+        } else {
+            c.b.add(whole, &one)?
+        };
+        value = c.b.select(&crosses, &nearer, &value)?;
+    }
+    Ok(value)
 }
 
 fn computed_type(dtype: DType) -> DType {
@@ -200,8 +232,12 @@ fn linspace(c: &mut Ctx<'_>) -> Result<Lowered> {
     if dtype == DType::Bool {
         return Err(unimplemented("linspace_cpu", dtype));
     }
-    let values = spaced(c, dtype)?;
-    // Integers truncate.
+    let values = if dtype.is_int() {
+        let (whole, parts, _) = spaced_whole(c, dtype)?;
+        truncated(c, &whole, &parts)?
+    } else {
+        spaced(c, computed_type(dtype))?
+    };
     Ok(one(c.b.convert(&values, dtype)?))
 }
 
@@ -210,8 +246,17 @@ fn logspace(c: &mut Ctx<'_>) -> Result<Lowered> {
     if dtype == DType::Bool {
         return Err(unimplemented("logspace_cpu", dtype));
     }
-    let exponents = spaced(c, dtype)?;
-    let wide = exponents.dtype;
+    let wide = computed_type(dtype);
+    let exponents = if dtype.is_int() {
+        let (whole, parts, gaps) = spaced_whole(c, dtype)?;
+        let parts = c.b.convert(&parts, wide)?;
+        let gaps = c.b.convert(&gaps, wide)?;
+        let part = c.b.div(&parts, &gaps)?;
+        let whole = c.b.convert(&whole, wide)?;
+        c.b.add(&whole, &part)?
+    } else {
+        spaced(c, wide)?
+    };
     let base = c.opt_number("base")?.unwrap_or(Number::float(10.0));
     let base = c.number_value(&base, wide)?;
     let base = c.b.broadcast_to(&base, &exponents.dims)?;

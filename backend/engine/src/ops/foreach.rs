@@ -12,17 +12,15 @@ const ALIASES: &[(&str, &str)] = &[
     ("end", "tensors1"),
     ("weight", "weights"),
     ("value", "scalars"),
-    ("min", "scalar"),
-    ("min", "scalars"),
-    ("min", "other"),
-    ("max", "scalar"),
-    ("max", "scalars"),
-    ("max", "other"),
 ];
+
+/// Clamps have one bound, which must not read as the other.
+const LOWER: &[(&str, &str)] = &[("min", "scalar"), ("min", "scalars"), ("min", "other")];
+const UPPER: &[(&str, &str)] = &[("max", "scalar"), ("max", "scalars"), ("max", "other")];
 
 macro_rules! foreach {
     ($r:ident: $($name:literal => $op:literal;)+) => {
-        $($r.op($name, |c| each(c, $op)).like_each("self");)+
+        $($r.op($name, |c| each(c, $op, ALIASES)).like_each("self").changing();)+
     };
 }
 
@@ -36,10 +34,6 @@ pub(crate) fn register(r: &mut Registry) {
         "_foreach_addcdiv" => "addcdiv";
         "_foreach_lerp" => "lerp";
         "_foreach_pow" => "pow";
-        "_foreach_clamp_max" => "clamp_max";
-        "_foreach_clamp_min" => "clamp_min";
-        "_foreach_minimum" => "clamp_max";
-        "_foreach_maximum" => "clamp_min";
         "_foreach_norm" => "linalg_vector_norm";
         "_foreach_zero" => "zero";
         "_foreach_abs" => "abs";
@@ -72,6 +66,12 @@ pub(crate) fn register(r: &mut Registry) {
         "_foreach_tan" => "tan";
         "_foreach_tanh" => "tanh";
         "_foreach_trunc" => "trunc";
+    }
+    for name in ["_foreach_clamp_min", "_foreach_maximum"] {
+        r.op(name, |c| each(c, "clamp_min", LOWER)).like_each("self").changing();
+    }
+    for name in ["_foreach_clamp_max", "_foreach_minimum"] {
+        r.op(name, |c| each(c, "clamp_max", UPPER)).like_each("self").changing();
     }
     direct(r);
 }
@@ -137,13 +137,17 @@ fn count(c: &Ctx<'_>) -> Result<usize> {
 }
 
 /// The op of one tensor on each element.
-fn each(c: &mut Ctx<'_>, op: &str) -> Result<Lowered> {
+fn each(
+    c: &mut Ctx<'_>,
+    op: &str,
+    aliases: &'static [(&'static str, &'static str)],
+) -> Result<Lowered> {
     let lower = REGISTRY
         .lowering(op)
         .ok_or_else(|| Error::not_lowered(op.to_owned()))?;
     let mut results = Vec::new();
     for item in 0..count(c)? {
-        results.extend(c.each(item, ALIASES, lower)?);
+        results.extend(c.each(item, aliases, lower)?);
     }
     Ok(results)
 }

@@ -1,9 +1,10 @@
 //! Filling and writing where a mask holds.
 
-use tpulab_stablehlo::{DType, Value};
+use tpulab_stablehlo::{DType, Reducer, Value};
 
-use super::nonzero::prefix_sum;
 use super::places::{Negative, Places};
+use super::random::c_name;
+use super::scan::running_with;
 use super::util::index_type;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, broadcast_dims, one};
@@ -22,7 +23,7 @@ fn masked_fill(c: &mut Ctx<'_>) -> Result<Lowered> {
     if mask.dtype != DType::Bool {
         return Err(Error::runtime(format!(
             "masked_fill_ only supports boolean masks, but got mask with dtype {}",
-            mask.dtype.name()
+            c_name(mask.dtype)
         )));
     }
     let operand = c.operand("value")?;
@@ -32,7 +33,7 @@ fn masked_fill(c: &mut Ctx<'_>) -> Result<Lowered> {
             operand.dims().len()
         )));
     }
-    let dims = broadcast_dims(&[&x.dims, &mask.dims])?;
+    let dims = broadcast_dims(&[&mask.dims, &x.dims])?;
     let value = c.value(&operand, x.dtype)?;
     let x = c.b.broadcast_to(&x, &dims)?;
     let mask = c.b.broadcast_to(&mask, &dims)?;
@@ -77,7 +78,7 @@ fn rank_of_true(c: &mut Ctx<'_>, mask: &Value) -> Result<Value> {
     let n = mask.numel();
     let flat = c.b.reshape(mask, &[1, n])?;
     let ones = c.b.convert(&flat, index_type(n))?;
-    let through = prefix_sum(c, &ones)?;
+    let through = running_with(&mut c.b, Reducer::Sum, &ones, 1)?;
     let before = c.b.sub(&through, &ones)?;
     Ok(c.b.reshape(&before, &[n])?)
 }

@@ -5,16 +5,16 @@
 
 use tpulab_stablehlo::{DType, Unary, Value};
 
-use super::avg_pool::wide;
+use super::util::acc_type as wide;
 use crate::error::{Error, Result};
-use crate::lower::{Ctx, Number, Operand, many};
+use crate::lower::{Ctx, many};
 use crate::registry::{Lowered, Registry};
 
 pub(crate) fn register(r: &mut Registry) {
-    r.op("_fused_sgd", sgd);
-    r.op("_fused_adam", |c| adam(c, false));
-    r.op("_fused_adamw", |c| adam(c, true));
-    r.op("_fused_adagrad", adagrad);
+    r.op("_fused_sgd", sgd).changing();
+    r.op("_fused_adam", |c| adam(c, false)).changing();
+    r.op("_fused_adamw", |c| adam(c, true)).changing();
+    r.op("_fused_adagrad", adagrad).changing();
     r.op("_amp_foreach_non_finite_check_and_unscale", unscale);
     r.op("_amp_update_scale", update_scale);
     r.direct(&[
@@ -30,10 +30,6 @@ pub(crate) fn register(r: &mut Registry) {
         "_amp_update_scale_",
     ]);
 }
-
-/// A step's number: left out of the formulas if it is known to be zero.
-#[derive(Clone)]
-struct Scalar(Option<Value>);
 
 /// The parameter of one list element at its step, in the dtype it is computed in.
 struct Step<'c, 'a> {
@@ -68,29 +64,17 @@ impl<'a> Step<'_, 'a> {
         })
     }
 
-    /// A number that may be left out when it is zero.
-    fn factor(&mut self, name: &str) -> Result<Scalar> {
-        let operand = self.c.operand(name)?;
-        if let Operand::Number(number) = &operand
-            && self.c.is_constant(number)
-            && number.as_f64() == 0.0
-        {
-            return Ok(Scalar(None));
-        }
-        Ok(Scalar(Some(self.scalar(name)?)))
-    }
-
     /// 1 - the number, subtracted in double.
     fn complement(&mut self, name: &str) -> Result<Value> {
-        let number = self.c.number(name)?;
-        if self.c.is_constant(&number) {
-            let rest = Number::float(1.0 - number.as_f64());
-            return self.c.number_value(&rest, self.dtype);
-        }
-        let value = self.c.number_value(&number, DType::F64)?;
-        let one = self.c.b.scalar(DType::F64, 1.0)?;
-        let rest = self.c.b.sub(&one, &value)?;
-        Ok(self.c.b.convert(&rest, self.dtype)?)
+        complement(self.c, name, self.dtype)
+    }
+
+    /// This parameter's element of a vector over all of them, 0-d.
+    fn of_item(&mut self, vector: &Value) -> Result<Value> {
+        let at = self.item as i64;
+        let own = self.c.b.slice_dim(vector, 0, at, at + 1, 1)?;
+        let own = self.c.b.reshape(&own, &[])?;
+        Ok(self.c.b.convert(&own, self.dtype)?)
     }
 
     fn like(&mut self, scalar: &Value, x: &Value) -> Result<Value> {
@@ -132,8 +116,13 @@ impl<'a> Step<'_, 'a> {
         if self.c.bool("maximize")? {
             grad = self.c.b.neg(&grad)?;
         }
-        if decay && let Scalar(Some(decay)) = self.factor("weight_decay")? {
-            grad = self.plus_scaled(&grad, param, &decay)?;
+        if decay {
+            // Without decay an infinite parameter must not make its gradient NaN.
+            let decay = self.scalar("weight_decay")?;
+            let decayed = self.plus_scaled(&grad, param, &decay)?;
+            let zero = self.c.b.scalar(self.dtype, 0.0)?;
+            let none = self.c.b.eq(&decay, &zero)?;
+            grad = self.c.b.select(&none, &grad, &decayed)?;
         }
         Ok(grad)
     }
@@ -209,17 +198,20 @@ fn sgd(c: &mut Ctx<'_>) -> Result<Lowered> {
 
 fn adam(c: &mut Ctx<'_>, decoupled: bool) -> Result<Lowered> {
     let amsgrad = c.bool("amsgrad")?;
+    if c.len("self").unwrap_or(0) == 0 {
+        return Ok(Vec::new());
+    }
+    let factors = Factors::new(c, decoupled)?;
     every(c, |s| {
         let mut param = s.tensor("self")?;
         let grad = s.gradient(&param, !decoupled)?;
-        let lr = s.scalar("lr")?;
-        if decoupled && let Scalar(Some(decay)) = s.factor("weight_decay")? {
-            let shrink = s.c.b.mul(&lr, &decay)?;
+        if decoupled {
+            let shrink = s.c.b.convert(&factors.shrink, s.dtype)?;
             let loss = s.times(&param, &shrink)?;
             param = s.c.b.sub(&param, &loss)?;
         }
-        let step = s.scalar("state_steps")?;
-        let (rest1, rest2) = (s.complement("beta1")?, s.complement("beta2")?);
+        let rest1 = s.c.b.convert(&factors.rest1, s.dtype)?;
+        let rest2 = s.c.b.convert(&factors.rest2, s.dtype)?;
         let (beta1, beta2) = (s.scalar("beta1")?, s.scalar("beta2")?);
 
         let average = s.tensor("exp_avgs")?;
@@ -238,16 +230,14 @@ fn adam(c: &mut Ctx<'_>, decoupled: bool) -> Result<Lowered> {
             s.write("max_exp_avg_sqs", &bound)?;
         }
 
-        let correction1 = bias_correction(s, &rest1, &step)?;
-        let correction2 = bias_correction(s, &rest2, &step)?;
-        let root = s.c.b.sqrt(&correction2)?;
+        let size = s.of_item(&factors.size)?;
+        let root = s.of_item(&factors.root)?;
         let root = s.like(&root, &bound)?;
         let length = s.c.b.sqrt(&bound)?;
         let length = s.c.b.div(&length, &root)?;
         let eps = s.scalar("eps")?;
         let eps = s.like(&eps, &length)?;
         let length = s.c.b.add(&length, &eps)?;
-        let size = s.c.b.div(&lr, &correction1)?;
         let step = s.times(&average, &size)?;
         let step = s.c.b.div(&step, &length)?;
         let param = s.c.b.sub(&param, &step)?;
@@ -255,13 +245,83 @@ fn adam(c: &mut Ctx<'_>, decoupled: bool) -> Result<Lowered> {
     })
 }
 
+/// What Adam computes before the parameters' loops, which would work it out anew for each element.
+struct Factors {
+    /// 1 - beta
+    rest1: Value,
+    rest2: Value,
+    /// lr·weight_decay
+    shrink: Value,
+    /// Of every parameter: lr / (1 - beta1^step), √(1 - beta2^step).
+    size: Value,
+    root: Value,
+}
+
+impl Factors {
+    fn new(c: &mut Ctx<'_>, decoupled: bool) -> Result<Self> {
+        let mut dtype = DType::F32;
+        let mut line = Vec::new();
+        let mut steps = Vec::new();
+        for item in 0..c.len("state_steps").unwrap_or(0) {
+            let (own, step) =
+                c.each(item, &[], |c| Ok((c.type_of("self"), c.operand("state_steps")?)))?;
+            if own.is_some_and(|(own, _)| own == DType::F64) {
+                dtype = DType::F64;
+            }
+            steps.push(step);
+        }
+        for step in &steps {
+            let step = c.value(step, dtype)?;
+            line.push(c.b.reshape(&step, &[1])?);
+        }
+        let steps = c.b.concatenate(&line, 0)?;
+        let (rest1, rest2) = (complement(c, "beta1", dtype)?, complement(c, "beta2", dtype)?);
+        let (first, second) = (
+            bias_correction(c, &rest1, &steps)?,
+            bias_correction(c, &rest2, &steps)?,
+        );
+        let root = c.b.sqrt(&second)?;
+        let lr = c.operand("lr")?;
+        let lr = c.value(&lr, dtype)?;
+        let lr = c.b.reshape(&lr, &[])?;
+        let mut shrink = lr.clone();
+        if decoupled {
+            let decay = c.scalar_or("weight_decay", 0.0, dtype)?;
+            shrink = c.b.mul(&lr, &decay)?;
+        }
+        let lr = c.b.broadcast_to(&lr, &steps.dims)?;
+        let size = c.b.div(&lr, &first)?;
+        let fixed = c.b.optimization_barrier(&[rest1, rest2, shrink, size, root])?;
+        match <[Value; 5]>::try_from(fixed) {
+            Ok([rest1, rest2, shrink, size, root]) => Ok(Self {
+                rest1,
+                rest2,
+                shrink,
+                size,
+                root,
+            }),
+            Err(_) => Err(Error::runtime("a barrier of five values")),
+        }
+    }
+}
+
 /// 1 - beta^step from 1 - beta.
-fn bias_correction(s: &mut Step<'_, '_>, rest: &Value, step: &Value) -> Result<Value> {
-    let minus = s.c.b.neg(rest)?;
-    let log = s.c.b.unary(Unary::Log1p, &minus)?;
-    let exponent = s.c.b.mul(step, &log)?;
-    let change = s.c.b.unary(Unary::Expm1, &exponent)?;
-    Ok(s.c.b.neg(&change)?)
+fn bias_correction(c: &mut Ctx<'_>, rest: &Value, steps: &Value) -> Result<Value> {
+    let minus = c.b.neg(rest)?;
+    let log = c.b.unary(Unary::Log1p, &minus)?;
+    let log = c.b.broadcast_to(&log, &steps.dims)?;
+    let exponent = c.b.mul(steps, &log)?;
+    let change = c.b.unary(Unary::Expm1, &exponent)?;
+    Ok(c.b.neg(&change)?)
+}
+
+/// 1 - the number, subtracted in double.
+fn complement(c: &mut Ctx<'_>, name: &str, dtype: DType) -> Result<Value> {
+    let number = c.number(name)?;
+    let value = c.number_value(&number, DType::F64)?;
+    let one = c.b.scalar(DType::F64, 1.0)?;
+    let rest = c.b.sub(&one, &value)?;
+    Ok(c.b.convert(&rest, dtype)?)
 }
 
 fn adagrad(c: &mut Ctx<'_>) -> Result<Lowered> {

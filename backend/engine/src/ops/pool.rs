@@ -337,7 +337,7 @@ fn backward(c: &mut Ctx<'_>, sizes: &[i64], windows: &[Window]) -> Result<Lowere
         )));
     }
     let terms: i64 = windows.iter().map(Window::overlap).product();
-    let wide = super::avg_pool::wide(grad.dtype);
+    let wide = super::util::acc_type(grad.dtype);
     if terms > MOST_OVERLAPS {
         return Ok(one(scatter(
             c,
@@ -407,7 +407,7 @@ fn scatter(
     let plane: i64 = sizes[first..].iter().product();
     let each: i64 = x.dims[first..].iter().product();
     let wide = if sum {
-        super::avg_pool::wide(x.dtype)
+        super::util::acc_type(x.dtype)
     } else {
         x.dtype
     };

@@ -151,7 +151,7 @@ fn trace(c: &mut Ctx<'_>) -> Result<Lowered> {
             x.rank()
         )));
     };
-    if matches!(x.dtype, DType::Bool | DType::F16 | DType::BF16) {
+    if x.dtype == DType::Bool {
         return Err(unimplemented("trace", x.dtype));
     }
     let dtype = sum_type(x.dtype);
@@ -163,6 +163,7 @@ fn trace(c: &mut Ctx<'_>) -> Result<Lowered> {
     let padded = c.b.pad(&flat, &zero, &[0], &[side], &[0])?;
     let shifted = c.b.reshape(&padded, &[side, side + 1])?;
     let diagonal = c.b.slice_dim(&shifted, 1, 0, 1, 1)?;
-    let diagonal = c.b.convert(&diagonal, dtype)?;
-    Ok(one(c.b.reduce_with(Reducer::Sum, &diagonal, &[0, 1])?))
+    let diagonal = c.b.convert(&diagonal, acc_type(dtype))?;
+    let sum = c.b.reduce_with(Reducer::Sum, &diagonal, &[0, 1])?;
+    Ok(one(c.b.convert(&sum, dtype)?))
 }

@@ -253,10 +253,12 @@ fn median(c: &mut Ctx<'_>, ignore_nan: bool) -> Result<Lowered> {
             (at_least_1d(&mut c.b, &given)?, dim)
         }
         None if given.numel() == 0 => {
-            let nan = if given.dtype.is_float() {
-                c.b.scalar(given.dtype, f64::NAN)?
-            } else {
-                c.b.min_value(given.dtype)?
+            // What NaN becomes in the dtype.
+            let nan = match given.dtype {
+                DType::Bool => c.b.scalar(DType::Bool, true)?,
+                dtype if dtype.is_float() => c.b.scalar(dtype, f64::NAN)?,
+                dtype if dtype.is_signed() => c.b.min_value(dtype)?,
+                dtype => c.b.scalar(dtype, 0)?,
             };
             return Ok(one(nan));
         }

@@ -5,8 +5,9 @@
 
 use tpulab_stablehlo::{DType, GatherDims, Reducer, ScatterDims, Value};
 
+use super::histogram::count_bins;
 use super::scan::running_with;
-use super::search::{count_bins, insertion_places};
+use super::search::insertion_places;
 use super::sort::{before, run_starts, sort_pairs};
 use super::util::{index_type, unimplemented, wrap_dim};
 use crate::args::ArgRef;

@@ -1,123 +1,18 @@
-//! Draws from distributions that tensors describe.
+//! Draws from distributions whose parameters are tensors.
 
-use tpulab_stablehlo::{Cmp, DType, Dims, Reducer, Unary, Value};
+use tpulab_stablehlo::{Cmp, DType, Reducer, Rng, Unary, Value};
 
-use super::nonzero::{count_not_greater, prefix_sum};
-use super::random::Stream;
-use super::util::{acc_type, unimplemented};
+use super::stream::Stream;
+use super::util::{acc_type, reduce_stretched, unimplemented};
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, broadcast_dims, one};
 use crate::registry::{Lowered, Registry};
 
 pub(crate) fn register(r: &mut Registry) {
-    r.op("multinomial", multinomial).random();
     r.op("poisson", poisson).random();
     r.op("binomial", binomial).random();
     r.op("_standard_gamma", standard_gamma).random();
     r.op("_sample_dirichlet", dirichlet).random();
-}
-
-fn multinomial(c: &mut Ctx<'_>) -> Result<Lowered> {
-    let weights = c.tensor("self")?;
-    let count = c.int("num_samples")?;
-    if !weights.dtype.is_float() {
-        return Err(Error::runtime(format!(
-            "multinomial only supports floating-point dtypes for input, got: {}",
-            weights.dtype.torch_name()
-        )));
-    }
-    if weights.rank() != 1 && weights.rank() != 2 {
-        return Err(Error::runtime("prob_dist must be 1 or 2 dim"));
-    }
-    if count <= 0 {
-        return Err(Error::runtime("cannot sample n_sample <= 0 samples"));
-    }
-    let n = weights.dims[weights.rank() - 1];
-    let replacement = c.bool("replacement")?;
-    if !replacement && count > n {
-        return Err(Error::runtime(
-            "cannot sample n_sample > prob_dist.size(-1) samples without replacement",
-        ));
-    }
-    let rows = if weights.rank() == 2 {
-        weights.dims[0]
-    } else {
-        1
-    };
-    let wide = acc_type(weights.dtype);
-    let p = c.b.convert(&weights, wide)?;
-    let p = c.b.reshape(&p, &[rows, n])?;
-    let drawn = if rows == 0 || n == 0 {
-        c.b.splat(DType::I64, 0, &[rows, count])?
-    } else if replacement && count > 1 {
-        with_replacement(c, &p, count)?
-    } else {
-        without_replacement(c, &p, count)?
-    };
-    let mut sizes = Dims::from_slice(&weights.dims[..weights.rank() - 1]);
-    sizes.push(count);
-    let drawn = c.b.convert(&drawn, DType::I64)?;
-    Ok(one(c.b.reshape(&drawn, &sizes)?))
-}
-
-/// The places of the largest p / e, with e exponential: each next one is a draw from what is left.
-fn without_replacement(c: &mut Ctx<'_>, p: &Value, count: i64) -> Result<Value> {
-    let waits = Stream::new(c).exponential(c, p.dtype, &p.dims)?;
-    let rates = c.b.div(p, &waits)?;
-    let place = c.b.iota(DType::I32, &p.dims, 1)?;
-    if count == 1 {
-        let low = c.b.min_value(p.dtype)?;
-        let first = c.b.scalar(DType::I32, 0)?;
-        let best =
-            c.b.reduce(&[rates, place], &[low, first], &[1], |b, old, new| {
-                let more = b.compare(Cmp::Gt, &new[0], &old[0])?;
-                Ok(vec![
-                    b.select(&more, &new[0], &old[0])?,
-                    b.select(&more, &new[1], &old[1])?,
-                ])
-            })?;
-        return Ok(best[1].clone());
-    }
-    let sorted = c.b.sort(&[rates, place], 1, true, |b, sides| {
-        b.compare(Cmp::Gt, &sides[0], &sides[1])
-    })?;
-    Ok(c.b.slice_dim(&sorted[1], 1, 0, count, 1)?)
-}
-
-/// A uniform number's place among the running sums.
-fn with_replacement(c: &mut Ctx<'_>, p: &Value, count: i64) -> Result<Value> {
-    let (rows, n) = (p.dims[0], p.dims[1]);
-    let sums = prefix_sum(c, p)?;
-    // Sums in blocks may come out a little lower than the one before.
-    let sums = running_max(c, &sums)?;
-    let digits = if p.dtype == DType::F64 { 53 } else { 24 };
-    let unit = Stream::new(c).unit(c, p.dtype, digits, &[rows, count])?;
-    let total = c.b.slice_dim(&sums, 1, n - 1, n, 1)?;
-    let total = c.b.reshape(&total, &[rows])?;
-    let total = c.b.broadcast_in_dim(&total, &[rows, count], &[0])?;
-    let at = c.b.mul(&unit, &total)?;
-    // Rounded up to the total it would lie beyond every sum.
-    let ulp = if p.dtype == DType::F64 {
-        f64::EPSILON
-    } else {
-        f64::from(f32::EPSILON)
-    };
-    let below = c.b.splat_like(&total, 1.0 - ulp)?;
-    let most = c.b.mul(&total, &below)?;
-    let at = c.b.min(&at, &most)?;
-    count_not_greater(c, &sums, &at)
-}
-
-fn running_max(c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
-    let low = c.b.min_value(x.dtype)?;
-    let mut value = x.clone();
-    let mut step = 1;
-    while step < x.dims[1] {
-        let shifted = c.b.pad(&value, &low, &[0, step], &[0, -step], &[0, 0])?;
-        value = c.b.max(&value, &shifted)?;
-        step *= 2;
-    }
-    Ok(value)
 }
 
 /// Runs `next` until it leaves no element undone: (state, done) with a drawn value each.
@@ -236,7 +131,7 @@ fn dirichlet(c: &mut Ctx<'_>) -> Result<Lowered> {
     let Some(last) = x.rank().checked_sub(1) else {
         return Ok(one(c.b.splat_like(&x, 1.0)?));
     };
-    let sum = super::util::reduce_stretched(&mut c.b, Reducer::Sum, &drawn, &[last])?;
+    let sum = reduce_stretched(&mut c.b, Reducer::Sum, &drawn, &[last])?;
     let share = c.b.div(&drawn, &sum)?;
     Ok(one(c.b.convert(&share, x.dtype)?))
 }
@@ -427,7 +322,7 @@ fn trials(c: &mut Ctx<'_>, n: &Value, p: &Value) -> Result<Value> {
             b.reduce_with(Reducer::Or, &running, &all)
         },
         |b, s| {
-            let (state, bits) = b.rng_bits(&s[0], word, &dims, tpulab_stablehlo::Rng::Philox)?;
+            let (state, bits) = b.rng_bits(&s[0], word, &dims, Rng::Philox)?;
             let by = b.splat_like(&bits, shift)?;
             let bits = b.shr_logical(&bits, &by)?;
             let whole = b.convert(&bits, dtype)?;
