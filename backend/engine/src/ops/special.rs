@@ -140,7 +140,7 @@ fn mvlgamma(c: &mut Ctx<'_>) -> Result<Lowered> {
 
 /// Chebyshev coefficients, highest first, of exp(-x) I0(x) over x in [0, 8], in t = x / 4 - 1.
 const I0_SMALL: [f64; 30] = [
-    -4.4153416463794395e-18,
+    -4.415341646379439e-18,
     3.3307945188222384e-17,
     -2.431279846547955e-16,
     1.715391285555133e-15,
