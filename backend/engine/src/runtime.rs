@@ -173,10 +173,12 @@ impl Runtime {
         let started = Instant::now();
         // The quick emitters lose the in-place dynamic_update_slice.
         let fast = !text.contains("dynamic_update_slice");
-        let level = match largest {
-            ..LEVEL_0_BELOW => 0,
-            ..LEVEL_1_BELOW => 1,
-            _ => 3,
+        let level = if largest < LEVEL_0_BELOW {
+            0
+        } else if largest < LEVEL_1_BELOW {
+            1
+        } else {
+            3
         };
         let overrides = vec![(
             "xla_backend_optimization_level".to_owned(),
