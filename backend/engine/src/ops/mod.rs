@@ -4,6 +4,7 @@ mod activation;
 mod activation_backward;
 mod argreduce;
 mod avg_pool;
+mod attention;
 mod axis;
 mod batch_norm;
 mod binary;
@@ -64,6 +65,7 @@ pub(crate) fn register(registry: &mut Registry) {
     activation::register(registry);
     activation_backward::register(registry);
     argreduce::register(registry);
+    attention::register(registry);
     avg_pool::register(registry);
     batch_norm::register(registry);
     binary::register(registry);
