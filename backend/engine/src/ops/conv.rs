@@ -301,7 +301,10 @@ fn backward(c: &mut Ctx<'_>) -> Result<Lowered> {
     let mut grads = vec![None, None, None];
     if wanted(0) {
         grads[0] = Some(if w.transposed {
-            forward(c, &grad, &weight, &w)?
+            // A wide output padding makes room for more windows than there were inputs.
+            let full = forward(c, &grad, &weight, &w)?;
+            let (start, step) = (vec![0; full.rank()], vec![1; full.rank()]);
+            c.b.slice(&full, &start, &input.dims, &step)?
         } else {
             mirrored(c, &grad, &weight, &w, &input.dims[2..])?
         });

@@ -3,8 +3,8 @@
 mod activation;
 mod activation_backward;
 mod argreduce;
-mod avg_pool;
 mod attention;
+mod avg_pool;
 mod axis;
 mod batch_norm;
 mod binary;
@@ -22,6 +22,7 @@ mod extreme;
 mod factory;
 mod foreach;
 mod formula;
+mod grid_sample;
 mod histogram;
 mod index;
 mod index_dim;
@@ -83,6 +84,7 @@ pub(crate) fn register(registry: &mut Registry) {
     factory::register(registry);
     foreach::register(registry);
     histogram::register(registry);
+    grid_sample::register(registry);
     index::register(registry);
     index_dim::register(registry);
     integer::register(registry);
