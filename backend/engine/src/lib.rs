@@ -40,7 +40,7 @@ pub use stats::{count_fallback, fallback_enabled, memory_stats, reset_peak_memor
 pub use tensor::Tensor;
 pub use tpulab_stablehlo::{DType, Dims};
 pub use transfer::{copy_between, copy_from_host, copy_to_host, resize};
-pub use value::{Placement, Value};
+pub use value::{OwnerId, Placement, Value};
 
 /// True in a process forked after the plugin was loaded: every device call there raises.
 pub fn forked() -> bool {

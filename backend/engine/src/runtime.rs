@@ -175,10 +175,12 @@ impl Runtime {
         // and written are slow.
         let in_place = text.contains("tf.aliasing_output") && largest >= LEVEL_1_BELOW;
         let fast = !text.contains("dynamic_update_slice") && !in_place;
-        let level = match largest {
-            ..LEVEL_0_BELOW => 0,
-            ..LEVEL_1_BELOW => 1,
-            _ => 3,
+        let level = if largest < LEVEL_0_BELOW {
+            0
+        } else if largest < LEVEL_1_BELOW {
+            1
+        } else {
+            3
         };
         let overrides = vec![(
             "xla_backend_optimization_level".to_owned(),

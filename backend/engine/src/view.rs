@@ -157,7 +157,7 @@ impl Plan {
             Road::Reshape => Ok(b.reshape(&base, &view.sizes)?),
             Road::Gather => self.gather(b, &base, view, start),
             Road::Box => {
-                let frame = self.to_frame(b, &base)?;
+                let frame = self.enter_frame(b, &base)?;
                 let span = self.span();
                 let boxed = match start {
                     Start::Static(offset) => {
@@ -171,7 +171,7 @@ impl Plan {
                         b.slice(&spanned, &zeros, &span, &self.step)?
                     }
                 };
-                self.from_box(b, &boxed, view)
+                self.leave_box(b, &boxed, view)
             }
         }
     }
@@ -197,12 +197,12 @@ impl Plan {
                 self.scatter(b, &old, value, view, start)?
             }
             Road::Box => {
-                let boxed = self.to_box(b, value)?;
+                let boxed = self.enter_box(b, value)?;
                 let frame = if self.covers(start) {
                     boxed
                 } else {
                     let old = as_dtype(b, base.ok_or_else(missing)?, view.dtype)?;
-                    let frame = self.to_frame(b, &old)?;
+                    let frame = self.enter_frame(b, &old)?;
                     self.update(b, &frame, &boxed, start)?
                 };
                 self.leave_frame(b, &frame)?
@@ -220,7 +220,7 @@ impl Plan {
             .collect()
     }
 
-    fn to_frame(&self, b: &mut Builder, base: &Value) -> Result<Value> {
+    fn enter_frame(&self, b: &mut Builder, base: &Value) -> Result<Value> {
         let total = numel(&base.dims);
         let mut flat = base.clone();
         if self.padded != total {
@@ -240,7 +240,7 @@ impl Plan {
     }
 
     /// A box of `count` elements an axis, as the view shows it.
-    fn from_box(&self, b: &mut Builder, boxed: &Value, view: &View) -> Result<Value> {
+    fn leave_box(&self, b: &mut Builder, boxed: &Value, view: &View) -> Result<Value> {
         let mut order: Vec<usize> = self.axis.to_vec();
         order.sort_unstable();
         let dims: Dims = order.iter().map(|&axis| self.count[axis]).collect();
@@ -258,7 +258,7 @@ impl Plan {
     }
 
     /// The inverse: a value of the view's sizes as a box. Repeated elements (stride 0) count once.
-    fn to_box(&self, b: &mut Builder, value: &Value) -> Result<Value> {
+    fn enter_box(&self, b: &mut Builder, value: &Value) -> Result<Value> {
         let zeros: Dims = smallvec![0; value.dims.len()];
         let ones: Dims = smallvec![1; value.dims.len()];
         let limit: Dims = (0..value.dims.len())

@@ -140,21 +140,29 @@ def _load(torch: ModuleType) -> None:
     from . import _settings, torch_tpu
 
     torch_tpu.register(torch)
-    _write_storages_from_the_host(torch)
+    _pass_files_through_the_host(torch)
     _settings.apply_environment()
 
 
-def _write_storages_from_the_host(torch: ModuleType) -> None:
-    """Lets pickle and torch's old file format write a storage of the device.
+def _pass_files_through_the_host(torch: ModuleType) -> None:
+    """Lets pickle and torch's old file format write and read a storage of the device.
 
-    torch reads such a storage's bytes through a tensor around its bare address, which belongs to no storage any more.
+    torch moves such a storage's bytes through a tensor around its bare address, which belongs to no storage any more.
     """
-    write = torch.UntypedStorage._write_file
+    kind = torch.UntypedStorage
+    write, read = kind._write_file, kind._set_from_file
 
     def write_file(self: Any, *arguments: Any) -> Any:
         return write(self.cpu() if self.device.type == "tpu" else self, *arguments)
 
-    torch.UntypedStorage._write_file = write_file
+    def set_from_file(self: Any, *arguments: Any) -> Any:
+        if self.device.type != "tpu":
+            return read(self, *arguments)
+        host = kind(self.nbytes())
+        read(host, *arguments)
+        return self.copy_(host)
+
+    kind._write_file, kind._set_from_file = write_file, set_from_file
 
 
 def _as_bridge_error(reason: Exception) -> BridgeError:

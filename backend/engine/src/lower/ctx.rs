@@ -237,15 +237,6 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    pub(crate) fn opt_floats(&self, name: &str) -> Result<Option<Vec<f64>>> {
-        match self.arg(name) {
-            None | Some(ArgRef::None) => Ok(None),
-            Some(ArgRef::Floats(values)) => Ok(Some(values.to_vec())),
-            Some(ArgRef::List(items)) if items.is_empty() => Ok(Some(Vec::new())),
-            Some(_) => Err(self.missing(name, "a list of floats")),
-        }
-    }
-
     pub(crate) fn bools(&self, name: &str) -> Result<Vec<bool>> {
         match self.arg(name) {
             Some(ArgRef::Bools(values)) => Ok(values.iter().map(|&v| v != 0).collect()),
@@ -295,23 +286,6 @@ impl<'a> Ctx<'a> {
             Some(Info::Number(number)) => Some(*number),
             _ => None,
         })
-    }
-
-    /// Numbers of a list argument (`_foreach_mul_.ScalarList`).
-    pub(crate) fn numbers(&self, name: &str) -> Result<Vec<Number>> {
-        match self.index(name).and_then(|index| self.infos.get(index)) {
-            Some(Info::List(items)) => items
-                .iter()
-                .map(|item| match item {
-                    Info::Number(number) => Ok(*number),
-                    _ => Err(self.missing(name, "a list of numbers")),
-                })
-                .collect(),
-            _ => match self.opt_floats(name)? {
-                Some(floats) => Ok(floats.into_iter().map(Number::float).collect()),
-                None => Ok(self.ints(name)?.into_iter().map(Number::int).collect()),
-            },
-        }
     }
 
     /// The number as a 0-d value: a constant, or a parameter once it is known to change.

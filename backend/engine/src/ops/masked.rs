@@ -1,10 +1,10 @@
 //! Filling and writing where a mask holds.
 
-use tpulab_stablehlo::{DType, Value};
+use tpulab_stablehlo::{DType, Reducer, Value};
 
-use super::nonzero::prefix_sum;
 use super::places::{Negative, Places};
 use super::random::c_name;
+use super::scan::running_with;
 use super::util::index_type;
 use crate::error::{Error, Result};
 use crate::lower::{Ctx, broadcast_dims, one};
@@ -78,7 +78,7 @@ fn rank_of_true(c: &mut Ctx<'_>, mask: &Value) -> Result<Value> {
     let n = mask.numel();
     let flat = c.b.reshape(mask, &[1, n])?;
     let ones = c.b.convert(&flat, index_type(n))?;
-    let through = prefix_sum(c, &ones)?;
+    let through = running_with(&mut c.b, Reducer::Sum, &ones, 1)?;
     let before = c.b.sub(&through, &ones)?;
     Ok(c.b.reshape(&before, &[n])?)
 }

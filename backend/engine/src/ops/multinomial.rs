@@ -1,8 +1,10 @@
 //! Draws of categories by weight.
 
-use tpulab_stablehlo::{Cmp, DType, Dims, Value};
+use tpulab_stablehlo::{Cmp, DType, Dims, Reducer, Value};
 
-use super::nonzero::{count_not_greater, prefix_sum};
+use super::nonzero::count_not_greater;
+use super::scan::running_with;
+use super::sort::sort_pairs;
 use super::stream::Stream;
 use super::util::acc_type;
 use crate::error::{Error, Result};
@@ -60,8 +62,8 @@ fn multinomial(c: &mut Ctx<'_>) -> Result<Lowered> {
 fn without_replacement(c: &mut Ctx<'_>, p: &Value, count: i64) -> Result<Value> {
     let waits = Stream::new(c).exponential(c, p.dtype, &p.dims)?;
     let rates = c.b.div(p, &waits)?;
-    let place = c.b.iota(DType::I32, &p.dims, 1)?;
     if count == 1 {
+        let place = c.b.iota(DType::I32, &p.dims, 1)?;
         let low = c.b.min_value(p.dtype)?;
         let first = c.b.scalar(DType::I32, 0)?;
         let best =
@@ -74,18 +76,16 @@ fn without_replacement(c: &mut Ctx<'_>, p: &Value, count: i64) -> Result<Value> 
             })?;
         return Ok(best[1].clone());
     }
-    let sorted = c.b.sort(&[rates, place], 1, true, |b, sides| {
-        b.compare(Cmp::Gt, &sides[0], &sides[1])
-    })?;
-    Ok(c.b.slice_dim(&sorted[1], 1, 0, count, 1)?)
+    let (_, order) = sort_pairs(&mut c.b, &rates, 1, true)?;
+    Ok(c.b.slice_dim(&order, 1, 0, count, 1)?)
 }
 
 /// A uniform number's place among the running sums.
 fn with_replacement(c: &mut Ctx<'_>, p: &Value, count: i64) -> Result<Value> {
     let (rows, n) = (p.dims[0], p.dims[1]);
-    let sums = prefix_sum(c, p)?;
+    let sums = running_with(&mut c.b, Reducer::Sum, p, 1)?;
     // Sums in blocks may come out a little lower than the one before.
-    let sums = running_max(c, &sums)?;
+    let sums = running_with(&mut c.b, Reducer::Max, &sums, 1)?;
     let digits = if p.dtype == DType::F64 { 53 } else { 24 };
     let unit = Stream::new(c).unit(c, p.dtype, digits, &[rows, count])?;
     let total = c.b.slice_dim(&sums, 1, n - 1, n, 1)?;
@@ -102,16 +102,4 @@ fn with_replacement(c: &mut Ctx<'_>, p: &Value, count: i64) -> Result<Value> {
     let most = c.b.mul(&total, &below)?;
     let at = c.b.min(&at, &most)?;
     count_not_greater(c, &sums, &at)
-}
-
-fn running_max(c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
-    let low = c.b.min_value(x.dtype)?;
-    let mut value = x.clone();
-    let mut step = 1;
-    while step < x.dims[1] {
-        let shifted = c.b.pad(&value, &low, &[0, step], &[0, -step], &[0, 0])?;
-        value = c.b.max(&value, &shifted)?;
-        step *= 2;
-    }
-    Ok(value)
 }

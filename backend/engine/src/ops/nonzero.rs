@@ -4,6 +4,8 @@
 use smallvec::SmallVec;
 use tpulab_stablehlo::{DType, Dims, GatherDims, Reducer, Value};
 
+use super::places::{Combine, Negative, Places};
+use super::scan::running_with;
 use super::util::index_type;
 use crate::args::ArgRef;
 use crate::error::{Error, Result};
@@ -28,42 +30,6 @@ pub(crate) fn register(r: &mut Registry) {
 }
 
 // ---- helpers
-
-/// Inclusive sums along the last dim of [rows, n], in blocks: few passes, none of them serial.
-pub(super) fn prefix_sum(c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
-    const BLOCK: i64 = 128;
-    let (rows, n) = (x.dims[0], x.dims[1]);
-    if n <= BLOCK {
-        return block_sums(c, x);
-    }
-    let blocks = (n + BLOCK - 1) / BLOCK;
-    let zero = c.b.scalar(x.dtype, 0)?;
-    let padded =
-        c.b.pad(x, &zero, &[0, 0], &[0, blocks * BLOCK - n], &[0, 0])?;
-    let shaped = c.b.reshape(&padded, &[rows * blocks, BLOCK])?;
-    let sums = block_sums(c, &shaped)?;
-    let totals = c.b.slice_dim(&sums, 1, BLOCK - 1, BLOCK, 1)?;
-    let totals = c.b.reshape(&totals, &[rows, blocks])?;
-    let through = prefix_sum(c, &totals)?;
-    let before = c.b.sub(&through, &totals)?;
-    let before = c.b.reshape(&before, &[rows * blocks])?;
-    let before = c.b.broadcast_in_dim(&before, &sums.dims, &[0])?;
-    let sums = c.b.add(&sums, &before)?;
-    let sums = c.b.reshape(&sums, &[rows, blocks * BLOCK])?;
-    Ok(c.b.slice_dim(&sums, 1, 0, n, 1)?)
-}
-
-fn block_sums(c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
-    let zero = c.b.scalar(x.dtype, 0)?;
-    let mut sums = x.clone();
-    let mut step = 1;
-    while step < x.dims[1] {
-        let shifted = c.b.pad(&sums, &zero, &[0, step], &[0, -step], &[0, 0])?;
-        sums = c.b.add(&sums, &shifted)?;
-        step *= 2;
-    }
-    Ok(sums)
-}
 
 /// For each query [rows, m], how many elements of its sorted row [rows, n] are not greater: I32, or I64 for long rows.
 pub(super) fn count_not_greater(c: &mut Ctx<'_>, sorted: &Value, queries: &Value) -> Result<Value> {
@@ -101,12 +67,45 @@ pub(super) fn count_not_greater(c: &mut Ctx<'_>, sorted: &Value, queries: &Value
     Ok(count)
 }
 
-/// Places of the first `count` true elements of a mask with these inclusive counts [n].
-fn first_places(c: &mut Ctx<'_>, scan: &Value, count: i64) -> Result<Value> {
+/// Whether looking each of `count` places up by bisection is less work than a pass over all `n`.
+fn few(count: i64, n: i64) -> bool {
+    count * i64::from(n.max(2).ilog2()) < n
+}
+
+/// For each number below `count`, how many of these rising sums [n] are not greater.
+fn search_places(c: &mut Ctx<'_>, scan: &Value, count: i64) -> Result<Value> {
     let sorted = c.b.reshape(scan, &[1, scan.numel()])?;
     let queries = c.b.iota(scan.dtype, &[1, count], 1)?;
     let places = count_not_greater(c, &sorted, &queries)?;
     Ok(c.b.reshape(&places, &[count])?)
+}
+
+/// Places of the first `count` true elements of a mask with these inclusive counts [n].
+fn first_places(c: &mut Ctx<'_>, scan: &Value, count: i64) -> Result<Value> {
+    let n = scan.numel();
+    if few(count, n) {
+        return search_places(c, scan, count);
+    }
+    // The k-th true element is the first place whose count is k.
+    let one = c.b.splat_like(scan, 1)?;
+    let number = c.b.sub(scan, &one)?;
+    let place = c.b.iota(scan.dtype, &[n], 0)?;
+    let none = c.b.splat(scan.dtype, n, &[count])?;
+    let numbers = Places::along(c, &[count], 0, &number, Negative::Invalid)?;
+    numbers.scatter(c, &none, &place, Combine::Min)
+}
+
+/// For each place of the repeated sequence, which element it repeats, from the inclusive sums of the repeats.
+fn repeated_places(c: &mut Ctx<'_>, scan: &Value, count: i64) -> Result<Value> {
+    if few(count, scan.numel()) {
+        return search_places(c, scan, count);
+    }
+    let dtype = index_type(scan.numel());
+    let none = c.b.splat(dtype, 0, &[count])?;
+    let ones = c.b.splat(dtype, 1, &scan.dims)?;
+    let ends = Places::along(c, &[count], 0, scan, Negative::Invalid)?;
+    let ended = ends.scatter(c, &none, &ones, Combine::Add)?;
+    running_with(&mut c.b, Reducer::Sum, &ended, 0)
 }
 
 /// Inclusive counts of true elements, flat.
@@ -115,7 +114,7 @@ fn scan_mask(c: &mut Ctx<'_>, mask: &Value) -> Result<Value> {
     let flat = c.b.reshape(mask, &[1, n])?;
     let flat = c.b.convert(&flat, DType::Bool)?;
     let ones = c.b.convert(&flat, index_type(n))?;
-    let sums = prefix_sum(c, &ones)?;
+    let sums = running_with(&mut c.b, Reducer::Sum, &ones, 1)?;
     Ok(c.b.reshape(&sums, &[n])?)
 }
 
@@ -173,8 +172,7 @@ fn masked_rows_of(c: &mut Ctx<'_>) -> Result<Lowered> {
     let mut flat = vec![numel(&sizes[..masked])];
     flat.extend_from_slice(&sizes[masked..]);
     let x = c.b.reshape(&x, &flat)?;
-    let rows =
-        super::places::Places::along(c, &flat, 0, &places, super::places::Negative::Invalid)?;
+    let rows = Places::along(c, &flat, 0, &places, Negative::Invalid)?;
     Ok(one(rows.gather(c, &x)?))
 }
 
@@ -209,7 +207,7 @@ fn repeat_scan(c: &mut Ctx<'_>) -> Result<Lowered> {
     let n = repeats.numel();
     let wide = c.b.convert(&repeats, DType::I64)?;
     let wide = c.b.reshape(&wide, &[1, n])?;
-    let scan = prefix_sum(c, &wide)?;
+    let scan = running_with(&mut c.b, Reducer::Sum, &wide, 1)?;
     let scan = c.b.reshape(&scan, &[n])?;
     let total = last_of(c, &scan)?;
     let least = c.b.reduce_with(Reducer::Min, &wide, &[0, 1])?;
@@ -223,7 +221,7 @@ fn repeat_places(c: &mut Ctx<'_>) -> Result<Lowered> {
     let scan = c.tensor("scan")?;
     let count = c.int("count")?;
     let dtype = c.opt_dtype("dtype")?.unwrap_or(DType::I64);
-    let places = first_places(c, &scan, count)?;
+    let places = repeated_places(c, &scan, count)?;
     Ok(one(c.b.convert(&places, dtype)?))
 }
 

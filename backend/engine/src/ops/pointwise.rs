@@ -176,7 +176,8 @@ fn div(c: &mut Ctx<'_>) -> Result<Lowered> {
             check_not_bool("div_trunc_cpu", dtype)?;
             let quotient = a / b;
             let rounded = if dtype.is_float() {
-                quotient.trunc()
+                // The CPU rounds the quotient to a half type first.
+                quotient.to(dtype).trunc()
             } else {
                 quotient
             };

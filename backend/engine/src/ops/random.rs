@@ -350,13 +350,21 @@ fn permutation(c: &mut Ctx<'_>) -> Result<Lowered> {
             dtype.torch_name()
         )));
     }
-    let keys = Stream::new(c).bits(c, DType::U64, &[n])?;
-    let places = c.b.iota(super::util::index_type(n), &[n], 0)?;
     if n < 2 {
-        return Ok(one(c.b.convert(&places, dtype)?));
+        return Ok(one(c.b.splat(dtype, 0, &[n])?));
     }
-    let sorted = c.b.sort(&[keys, places], 0, true, |b, sides| {
-        b.lt(&sides[0], &sides[1])
-    })?;
-    Ok(one(c.b.convert(&sorted[1], dtype)?))
+    // The number stands in the low bits of its key: sorting one array of plain integers is fast.
+    let keys = Stream::new(c).bits(c, DType::U64, &[n])?;
+    let width = i64::from((n - 1).max(1).ilog2() + 1);
+    let width = c.b.splat_like(&keys, width)?;
+    let keys = c.b.shl(&keys, &width)?;
+    let number = c.b.iota(DType::U64, &[n], 0)?;
+    let keys = c.b.or(&keys, &number)?;
+    let sorted =
+        c.b.sort(&[keys], 0, false, |b, sides| b.lt(&sides[0], &sides[1]))?;
+    let ones = c.b.splat_like(&number, -1i64 as u64)?;
+    let high = c.b.shl(&ones, &width)?;
+    let low = c.b.not(&high)?;
+    let order = c.b.and(&sorted[0], &low)?;
+    Ok(one(c.b.convert(&order, dtype)?))
 }

@@ -2,9 +2,9 @@
 
 use std::f64::consts::PI;
 
-use tpulab_stablehlo::{Binary, Unary};
+use tpulab_stablehlo::{Binary, Reducer, Unary};
 
-use super::formula::{Formula, finish, float_binary, float_unary, floats, sign_bit};
+use super::formula::{Formula, finish, float_unary, floats, sign_bit};
 use crate::error::{Error, Result};
 use crate::lower::Ctx;
 use crate::registry::{Lowered, Registry};
@@ -23,7 +23,9 @@ pub(crate) fn register(r: &mut Registry) {
     })
     .pointwise();
     r.op("special_zeta", |c| {
-        float_binary(c, |x, y| x.binary(Binary::Zeta, y))
+        let ([s, q], dtype) = floats(c, ["self", "other"])?;
+        let result = hurwitz(c, &s, &q)?;
+        finish(c, &result, dtype)
     })
     .pointwise();
     r.op("special_entr", |c| float_unary(c, entr)).pointwise();
@@ -50,15 +52,66 @@ fn polygamma(c: &mut Ctx<'_>) -> Result<Lowered> {
         _ => {
             let factorial: f64 = (1..=n).map(|k| k as f64).product();
             let sign = if n % 2 == 1 { 1.0 } else { -1.0 };
-            zeta(n + 1, &x) * (sign * factorial)
+            let value = x.build(&mut c.b)?;
+            let order = c.b.splat_like(&value, n + 1)?;
+            hurwitz(c, &Formula::from(order), &x)? * (sign * factorial)
         }
     };
     finish(c, &result, dtype)
 }
 
-/// ζ(s, x) of a constant s.
+/// ζ(s, x) of a constant s and positive x.
 fn zeta(s: i64, x: &Formula) -> Formula {
     Formula::from(s as f64).binary(Binary::Zeta, x)
+}
+
+/// Left of this, terms are no longer added one by one.
+const FAR_LEFT: f64 = -1e4;
+
+/// ζ(s, q) = Σ (q + i)^-s. CHLO's expansion converges from q = 1 on: the terms before are added here.
+fn hurwitz(c: &mut Ctx<'_>, s: &Formula, q: &Formula) -> Result<Formula> {
+    let (s, q) = (s.build(&mut c.b)?, q.build(&mut c.b)?);
+    let dims: Vec<usize> = (0..q.rank()).collect();
+    let live = |a: &Formula| a.lt(1.0) & a.gt(FAR_LEFT);
+    let zero = c.b.splat_like(&q, 0.0)?;
+    let mut failure = None;
+    let ended = c.b.while_loop(
+        &[q.clone(), zero],
+        |b, state| {
+            let low = b.splat_like(&state[0], FAR_LEFT)?;
+            let high = b.splat_like(&state[0], 1.0)?;
+            let (above, below) = (b.gt(&state[0], &low)?, b.lt(&state[0], &high)?);
+            let live = b.and(&above, &below)?;
+            b.reduce_with(Reducer::Or, &live, &dims)
+        },
+        |b, state| {
+            let (a, sum) = (Formula::from(&state[0]), Formula::from(&state[1]));
+            let live = live(&a);
+            let term = live.choose(a.pow(-Formula::from(&s)), 0.0);
+            let next = live.choose(&a + 1.0, &a);
+            match (next.build(b), (sum + term).build(b)) {
+                (Ok(next), Ok(sum)) => Ok(vec![next, sum]),
+                (Err(error), _) | (_, Err(error)) => {
+                    failure = Some(error);
+                    Ok(state.to_vec())
+                }
+            }
+        },
+    )?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let [a, sum] = ended.as_slice() else {
+        return Err(Error::runtime("a loop of two values was expected"));
+    };
+    let (s, q) = (Formula::from(s), Formula::from(q));
+    let value = Formula::from(sum) + s.binary(Binary::Zeta, a);
+    // Poles at the integers up to 0, where no power of another order is real.
+    let left = q.le(0.0);
+    let value = (left.clone() & s.ne(s.floor())).choose(f64::NAN, value);
+    let value = (left & q.eq(q.floor())).choose(f64::INFINITY, value);
+    let value = s.lt(1.0).choose(f64::NAN, value);
+    Ok(s.eq(1.0).choose(f64::INFINITY, value))
 }
 
 /// Reflected to the right half, where ζ(2, x) converges well: ψ'(1 - x) + ψ'(x) = π² / sin²(πx).
@@ -87,7 +140,7 @@ fn mvlgamma(c: &mut Ctx<'_>) -> Result<Lowered> {
 
 /// Chebyshev coefficients, highest first, of exp(-x) I0(x) over x in [0, 8], in t = x / 4 - 1.
 const I0_SMALL: [f64; 30] = [
-    -4.4153416463794395e-18,
+    -4.415341646379439e-18,
     3.3307945188222384e-17,
     -2.431279846547955e-16,
     1.715391285555133e-15,
