@@ -171,8 +171,10 @@ impl Runtime {
 
     pub(crate) fn compile(&self, text: &str, largest: i64) -> Result<Executable> {
         let started = Instant::now();
-        // The quick emitters lose the in-place dynamic_update_slice.
-        let fast = !text.contains("dynamic_update_slice");
+        // The quick emitters lose the in-place dynamic_update_slice, and their loops over memory that is both read
+        // and written are slow.
+        let in_place = text.contains("tf.aliasing_output") && largest >= LEVEL_1_BELOW;
+        let fast = !text.contains("dynamic_update_slice") && !in_place;
         let level = if largest < LEVEL_0_BELOW {
             0
         } else if largest < LEVEL_1_BELOW {

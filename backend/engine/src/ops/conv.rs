@@ -129,16 +129,17 @@ fn check(input: &Value, weight: &Value, bias: Option<&Value>, w: &Window) -> Res
     Ok(())
 }
 
-/// A convolution in float32 (float64 for doubles) at the precision asked for, then back in the operands' dtype.
+/// A convolution in float32 (float64 for doubles, and for integers, which it holds up to 2⁵³) at the precision asked
+/// for, then back in the operands' dtype.
 fn convolve(c: &mut Ctx<'_>, lhs: &Value, rhs: &Value, mut spec: ConvSpec) -> Result<Value> {
     let dtype = lhs.dtype;
-    spec.out_dtype = if dtype == DType::F64 {
+    spec.out_dtype = if dtype == DType::F64 || dtype.is_int() {
         DType::F64
     } else {
         DType::F32
     };
     spec.precision = Precision::Highest;
-    if !dtype.is_float() {
+    if !dtype.is_float() && !dtype.is_int() {
         return Err(Error::not_lowered(format!(
             "a convolution of {}",
             dtype.name()
@@ -300,7 +301,10 @@ fn backward(c: &mut Ctx<'_>) -> Result<Lowered> {
     let mut grads = vec![None, None, None];
     if wanted(0) {
         grads[0] = Some(if w.transposed {
-            forward(c, &grad, &weight, &w)?
+            // A wide output padding makes room for more windows than there were inputs.
+            let full = forward(c, &grad, &weight, &w)?;
+            let (start, step) = (vec![0; full.rank()], vec![1; full.rank()]);
+            c.b.slice(&full, &start, &input.dims, &step)?
         } else {
             mirrored(c, &grad, &weight, &w, &input.dims[2..])?
         });

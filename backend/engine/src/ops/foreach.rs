@@ -68,10 +68,14 @@ pub(crate) fn register(r: &mut Registry) {
         "_foreach_trunc" => "trunc";
     }
     for name in ["_foreach_clamp_min", "_foreach_maximum"] {
-        r.op(name, |c| each(c, "clamp_min", LOWER)).like_each("self").changing();
+        r.op(name, |c| each(c, "clamp_min", LOWER))
+            .like_each("self")
+            .changing();
     }
     for name in ["_foreach_clamp_max", "_foreach_minimum"] {
-        r.op(name, |c| each(c, "clamp_max", UPPER)).like_each("self").changing();
+        r.op(name, |c| each(c, "clamp_max", UPPER))
+            .like_each("self")
+            .changing();
     }
     direct(r);
 }

@@ -3,6 +3,7 @@
 mod activation;
 mod activation_backward;
 mod argreduce;
+mod attention;
 mod avg_pool;
 mod axis;
 mod batch_norm;
@@ -21,6 +22,7 @@ mod extreme;
 mod factory;
 mod foreach;
 mod formula;
+mod grid_sample;
 mod histogram;
 mod index;
 mod index_dim;
@@ -64,6 +66,7 @@ pub(crate) fn register(registry: &mut Registry) {
     activation::register(registry);
     activation_backward::register(registry);
     argreduce::register(registry);
+    attention::register(registry);
     avg_pool::register(registry);
     batch_norm::register(registry);
     binary::register(registry);
@@ -81,6 +84,7 @@ pub(crate) fn register(registry: &mut Registry) {
     factory::register(registry);
     foreach::register(registry);
     histogram::register(registry);
+    grid_sample::register(registry);
     index::register(registry);
     index_dim::register(registry);
     integer::register(registry);

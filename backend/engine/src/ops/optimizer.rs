@@ -263,8 +263,9 @@ impl Factors {
         let mut line = Vec::new();
         let mut steps = Vec::new();
         for item in 0..c.len("state_steps").unwrap_or(0) {
-            let (own, step) =
-                c.each(item, &[], |c| Ok((c.type_of("self"), c.operand("state_steps")?)))?;
+            let (own, step) = c.each(item, &[], |c| {
+                Ok((c.type_of("self"), c.operand("state_steps")?))
+            })?;
             if own.is_some_and(|(own, _)| own == DType::F64) {
                 dtype = DType::F64;
             }
@@ -275,7 +276,10 @@ impl Factors {
             line.push(c.b.reshape(&step, &[1])?);
         }
         let steps = c.b.concatenate(&line, 0)?;
-        let (rest1, rest2) = (complement(c, "beta1", dtype)?, complement(c, "beta2", dtype)?);
+        let (rest1, rest2) = (
+            complement(c, "beta1", dtype)?,
+            complement(c, "beta2", dtype)?,
+        );
         let (first, second) = (
             bias_correction(c, &rest1, &steps)?,
             bias_correction(c, &rest2, &steps)?,
@@ -291,7 +295,8 @@ impl Factors {
         }
         let lr = c.b.broadcast_to(&lr, &steps.dims)?;
         let size = c.b.div(&lr, &first)?;
-        let fixed = c.b.optimization_barrier(&[rest1, rest2, shrink, size, root])?;
+        let fixed =
+            c.b.optimization_barrier(&[rest1, rest2, shrink, size, root])?;
         match <[Value; 5]>::try_from(fixed) {
             Ok([rest1, rest2, shrink, size, root]) => Ok(Self {
                 rest1,
