@@ -37,11 +37,20 @@ class Result:
 def stages(full: bool) -> list[Stage]:
     """All stages; tests of one kind stand in one folder."""
     everything = ["-m", ""] if full else []
+    # Of the operator cases, how many the other plugin and mode see.
+    other = "1" if full else "10"
     return [
         Stage("environment", 8, [[*SETUP, "env"]], essential=True),
         Stage("Rust builds", 20, [[*SETUP, "build"], [*SETUP, "build-tests"]], essential=True),
         Stage("Rust tests", 5, [[*SETUP, "rust-tests"]]),
-        Stage("Python", 12, [[*PYTEST, "tests", "-n", "2", "--ignore=tests/notebooks", *everything]]),
+        Stage(
+            "Python",
+            12,
+            [
+                [*PYTEST, "tests", "-n", "2", "--ignore=tests/notebooks", *everything],
+                [*PYTEST, "tests/ops", "-n", "2", "--plugin", "second", "--mode", "blocking", "--every", other],
+            ],
+        ),
         Stage("notebooks", 3, [[*PYTEST, "tests/notebooks", *everything]]),
         Stage("browser", 5, [[*SETUP, "browser-tests"]]),
     ]

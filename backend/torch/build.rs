@@ -48,10 +48,18 @@ fn build() -> Result<(), String> {
         .flag_if_supported("-Wno-maybe-uninitialized")
         .link_lib_modifier("+whole-archive")
         .try_compile("tpulab_bridge")
-        .map_err(|error| format!("cpp/bridge.cpp does not compile against {}: {error}", torch.display()))?;
+        .map_err(|error| {
+            format!(
+                "cpp/bridge.cpp does not compile against {}: {error}",
+                torch.display()
+            )
+        })?;
 
     // No rpath: Python has loaded these two, by the same sonames, before it loads this library.
-    println!("cargo::rustc-link-search=native={}", torch.join("lib").display());
+    println!(
+        "cargo::rustc-link-search=native={}",
+        torch.join("lib").display()
+    );
     println!("cargo::rustc-link-lib=dylib=torch_cpu");
     println!("cargo::rustc-link-lib=dylib=c10");
     Ok(())
@@ -84,11 +92,15 @@ fn ask(python: &str) -> Result<PathBuf, String> {
     let output = Command::new(python)
         .args(["-c", FIND_TORCH])
         .output()
-        .map_err(|error| format!("cannot run {python} to find torch: {error}. Set TPULAB_PYTHON or TORCH_DIR"))?;
+        .map_err(|error| {
+            format!("cannot run {python} to find torch: {error}. Set TPULAB_PYTHON or TORCH_DIR")
+        })?;
     let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if output.status.success() && !path.is_empty() {
         Ok(PathBuf::from(path))
     } else {
-        Err(format!("{python} has no package torch. Set TPULAB_PYTHON to a Python that has it, or TORCH_DIR"))
+        Err(format!(
+            "{python} has no package torch. Set TPULAB_PYTHON to a Python that has it, or TORCH_DIR"
+        ))
     }
 }

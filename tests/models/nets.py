@@ -61,7 +61,9 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """As large as nanoGPT's smallest: token and position embeddings, tied head."""
 
-    def __init__(self, vocabulary: int = 65, context: int = 64, width: int = 128, depth: int = 4, heads: int = 4) -> None:
+    def __init__(
+        self, vocabulary: int = 65, context: int = 64, width: int = 128, depth: int = 4, heads: int = 4
+    ) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))

@@ -130,7 +130,12 @@ pub(crate) mod rc {
 }
 
 unsafe extern "C" {
-    pub(crate) fn tpulab_generator_next(generator: *mut c_void, device: c_int, seed: *mut u64, offset: *mut u64);
+    pub(crate) fn tpulab_generator_next(
+        generator: *mut c_void,
+        device: c_int,
+        seed: *mut u64,
+        offset: *mut u64,
+    );
     pub(crate) fn tpulab_bridge_register() -> *const c_char;
     pub(crate) fn tpulab_bridge_torch_version() -> *const c_char;
 }

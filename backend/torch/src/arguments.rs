@@ -53,14 +53,22 @@ unsafe fn argument<'a>(value: &'a TlValue) -> Result<ArgRef<'a>> {
             }
             tag::STRING => {
                 let bytes = borrow::<u8>(payload.p, n);
-                ArgRef::Str(std::str::from_utf8(bytes).map_err(|_| Error::value("a string that is not UTF-8"))?)
+                ArgRef::Str(
+                    std::str::from_utf8(bytes)
+                        .map_err(|_| Error::value("a string that is not UTF-8"))?,
+                )
             }
             tag::INTS => ArgRef::Ints(borrow(payload.p, n)),
             tag::DOUBLES => ArgRef::Floats(borrow(payload.p, n)),
             tag::BOOLS => ArgRef::Bools(borrow(payload.p, n)),
             tag::LIST => {
                 let items = borrow::<TlValue>(payload.p, n);
-                ArgRef::List(items.iter().map(|item| argument(item)).collect::<Result<_>>()?)
+                ArgRef::List(
+                    items
+                        .iter()
+                        .map(|item| argument(item))
+                        .collect::<Result<_>>()?,
+                )
             }
             tag::DEVICE_INDEX => ArgRef::Device(payload.i as i32),
             tag::GENERATOR => ArgRef::Generator(payload.p as usize),
@@ -93,8 +101,16 @@ unsafe fn host_tensor(tensor: &TlTensor) -> Result<HostTensor<'_>> {
     // SAFETY: the caller's promise; `data` already points at the first element.
     unsafe {
         let sizes: &[i64] = borrow(tensor.sizes.cast(), tensor.ndim as usize);
-        let bytes = borrow(tensor.data, sizes.iter().product::<i64>() as usize * dtype.size());
-        Ok(HostTensor { dtype, sizes, bytes: Some(bytes), wrapped: tensor.flags & WRAPPED != 0 })
+        let bytes = borrow(
+            tensor.data,
+            sizes.iter().product::<i64>() as usize * dtype.size(),
+        );
+        Ok(HostTensor {
+            dtype,
+            sizes,
+            bytes: Some(bytes),
+            wrapped: tensor.flags & WRAPPED != 0,
+        })
     }
 }
 

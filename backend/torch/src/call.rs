@@ -28,7 +28,10 @@ pub(crate) unsafe extern "C" fn tpulab_op_register(
     returns: *const TlReturnSchema,
     n_returns: u32,
 ) -> TlOpInfo {
-    let mut info = TlOpInfo { id: NO_OP, flags: 0 };
+    let mut info = TlOpInfo {
+        id: NO_OP,
+        flags: 0,
+    };
     // A failure leaves the id of no op, whose call raises.
     guarded(|| {
         // SAFETY: the caller's promise.
@@ -36,14 +39,24 @@ pub(crate) unsafe extern "C" fn tpulab_op_register(
             Schema {
                 name: text(name),
                 overload: text(overload),
-                args: borrow(args.cast(), n_args as usize).iter().map(|arg: &TlArgSchema| arg_schema(arg)).collect(),
-                returns: borrow(returns.cast(), n_returns as usize).iter().map(return_schema).collect(),
+                args: borrow(args.cast(), n_args as usize)
+                    .iter()
+                    .map(|arg: &TlArgSchema| arg_schema(arg))
+                    .collect(),
+                returns: borrow(returns.cast(), n_returns as usize)
+                    .iter()
+                    .map(return_schema)
+                    .collect(),
             }
         };
         let known = tpulab_engine::register_op(schema)?;
         info.id = known.id.0;
         info.flags = if known.lowered { OP_NATIVE } else { 0 };
-        info.flags |= if known.reads_precision { OP_MATMUL_PRECISION } else { 0 };
+        info.flags |= if known.reads_precision {
+            OP_MATMUL_PRECISION
+        } else {
+            0
+        };
         Ok(())
     });
     info
@@ -62,7 +75,10 @@ unsafe fn arg_schema(schema: &TlArgSchema) -> ArgSchema {
 }
 
 fn return_schema(schema: &TlReturnSchema) -> ReturnSchema {
-    ReturnSchema { alias: usize::try_from(schema.alias).ok(), list: schema.is_list != 0 }
+    ReturnSchema {
+        alias: usize::try_from(schema.alias).ok(),
+        list: schema.is_list != 0,
+    }
 }
 
 /// # Safety
@@ -91,7 +107,11 @@ pub(crate) unsafe extern "C" fn tpulab_call(call: *const TlCall, result: *mut Tl
 }
 
 pub(crate) fn context(flags: u32, device: i32) -> CallContext<'static> {
-    CallContext { flags, device: usize::try_from(device).unwrap_or(0), draw: &draw }
+    CallContext {
+        flags,
+        device: usize::try_from(device).unwrap_or(0),
+        draw: &draw,
+    }
 }
 
 fn draw(generator: Option<usize>, device: usize) -> Draw {
@@ -115,9 +135,14 @@ pub(crate) unsafe extern "C" fn tpulab_direct_ops(n: *mut u32) -> *const *const 
     // SAFETY: as above.
     unsafe impl Sync for Names {}
     static NAMES: LazyLock<Names> = LazyLock::new(|| {
-        let owned: Vec<_> =
-            tpulab_engine::direct_ops().iter().filter_map(|name| CString::new(*name).ok()).collect();
-        Names { pointers: owned.iter().map(|name| name.as_ptr()).collect(), _owned: owned }
+        let owned: Vec<_> = tpulab_engine::direct_ops()
+            .iter()
+            .filter_map(|name| CString::new(*name).ok())
+            .collect();
+        Names {
+            pointers: owned.iter().map(|name| name.as_ptr()).collect(),
+            _owned: owned,
+        }
     });
     unfailing(std::ptr::null(), || {
         // SAFETY: the caller's promise.

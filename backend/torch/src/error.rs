@@ -49,7 +49,10 @@ pub(crate) fn unfailing<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     match panic.downcast_ref::<String>() {
         Some(text) => text,
-        None => panic.downcast_ref::<&str>().copied().unwrap_or("a panic without a message"),
+        None => panic
+            .downcast_ref::<&str>()
+            .copied()
+            .unwrap_or("a panic without a message"),
     }
 }
 

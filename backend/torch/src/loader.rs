@@ -34,7 +34,10 @@ pub(crate) extern "C" fn tpulab_torch_version() -> *const c_char {
 /// # Safety
 /// `request` is a C string, `response` a place of the caller's.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tpulab_control(request: *const c_char, response: *mut *mut c_char) -> c_int {
+pub(crate) unsafe extern "C" fn tpulab_control(
+    request: *const c_char,
+    response: *mut *mut c_char,
+) -> c_int {
     // SAFETY: the caller's promise.
     let request = unsafe { CStr::from_ptr(request) }.to_string_lossy();
     let (code, answer) = match catch_unwind(|| tpulab_engine::control(&request)) {

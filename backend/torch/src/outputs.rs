@@ -26,26 +26,34 @@ pub(crate) fn hand_over(outputs: Outputs) -> TlResult {
     PLACE.with_borrow_mut(|place| {
         place.outs.clear();
         let cells = outputs.cells.into_iter().chain(std::iter::repeat(None));
-        place.outs.extend(outputs.descs.iter().zip(cells).map(|(desc, cell)| {
-            let (device, address) = cell.as_ref().map_or((0, 0), |cell| (cell.device(), cell.address()));
-            TlOut {
-                kind: kind(desc.kind),
-                arg: index(desc.arg),
-                item: index(desc.item),
-                ret: desc.ret as i32,
-                cell: cell.map_or(std::ptr::null_mut(), handle::into_handle),
-                address: address as *mut c_void,
-                nbytes: desc.nbytes as i64,
-                dtype: i32::from(desc.dtype.code()),
-                ndim: desc.sizes.len() as i32,
-                device: device as i32,
-                reserved: 0,
-                sizes: desc.sizes.as_ptr(),
-                strides: desc.strides.as_ptr(),
-            }
-        }));
+        place
+            .outs
+            .extend(outputs.descs.iter().zip(cells).map(|(desc, cell)| {
+                let (device, address) = cell
+                    .as_ref()
+                    .map_or((0, 0), |cell| (cell.device(), cell.address()));
+                TlOut {
+                    kind: kind(desc.kind),
+                    arg: index(desc.arg),
+                    item: index(desc.item),
+                    ret: desc.ret as i32,
+                    cell: cell.map_or(std::ptr::null_mut(), handle::into_handle),
+                    address: address as *mut c_void,
+                    nbytes: desc.nbytes as i64,
+                    dtype: i32::from(desc.dtype.code()),
+                    ndim: desc.sizes.len() as i32,
+                    device: device as i32,
+                    reserved: 0,
+                    sizes: desc.sizes.as_ptr(),
+                    strides: desc.strides.as_ptr(),
+                }
+            }));
         place.descs = Some(outputs.descs);
-        TlResult { outs: place.outs.as_ptr(), n: place.outs.len() as u32, reserved: 0 }
+        TlResult {
+            outs: place.outs.as_ptr(),
+            n: place.outs.len() as u32,
+            reserved: 0,
+        }
     })
 }
 

@@ -29,8 +29,17 @@ pub(crate) unsafe extern "C" fn tpulab_cell_new(
     guarded(|| {
         tpulab_engine::start()?;
         // SAFETY: the caller's promise.
-        let (sizes, strides) = unsafe { (borrow(sizes.cast(), ndim as usize), borrow(strides.cast(), ndim as usize)) };
-        let shape = if dtype_code < 0 { None } else { Some(memory_shape(nbytes, dtype(dtype_code)?, sizes, strides)) };
+        let (sizes, strides) = unsafe {
+            (
+                borrow(sizes.cast(), ndim as usize),
+                borrow(strides.cast(), ndim as usize),
+            )
+        };
+        let shape = if dtype_code < 0 {
+            None
+        } else {
+            Some(memory_shape(nbytes, dtype(dtype_code)?, sizes, strides))
+        };
         let new = Cell::reserved(device as usize, nbytes as u64, shape);
         // SAFETY: the caller's promise.
         unsafe {
@@ -53,7 +62,11 @@ fn memory_shape(nbytes: i64, dtype: DType, sizes: &[i64], strides: &[i64]) -> (D
         expected *= size;
         fits
     });
-    if dense { (dtype, dims) } else { (dtype, Dims::from_slice(&[nbytes / dtype.size() as i64])) }
+    if dense {
+        (dtype, dims)
+    } else {
+        (dtype, Dims::from_slice(&[nbytes / dtype.size() as i64]))
+    }
 }
 
 /// # Safety
@@ -67,7 +80,11 @@ pub(crate) unsafe extern "C" fn tpulab_cell_free(cell: *mut c_void) {
 /// # Safety
 /// `cell` is a live handle; `address` is a place of the caller's.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tpulab_cell_resize(cell: *mut c_void, nbytes: i64, address: *mut *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn tpulab_cell_resize(
+    cell: *mut c_void,
+    nbytes: i64,
+    address: *mut *mut c_void,
+) -> c_int {
     guarded(|| {
         // SAFETY: the caller's promise.
         unsafe {
@@ -81,13 +98,18 @@ pub(crate) unsafe extern "C" fn tpulab_cell_resize(cell: *mut c_void, nbytes: i6
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn tpulab_address_device(address: *const c_void) -> c_int {
-    unfailing(-1, || tpulab_engine::device_of_address(address as u64).map_or(-1, |device| device as c_int))
+    unfailing(-1, || {
+        tpulab_engine::device_of_address(address as u64).map_or(-1, |device| device as c_int)
+    })
 }
 
 /// # Safety
 /// `dst` is a device tensor, `data` as many bytes as it has.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tpulab_copy_from_host(dst: *const TlTensor, data: *const c_void) -> c_int {
+pub(crate) unsafe extern "C" fn tpulab_copy_from_host(
+    dst: *const TlTensor,
+    data: *const c_void,
+) -> c_int {
     guarded(|| {
         // SAFETY: the caller's promise.
         unsafe {
@@ -101,14 +123,20 @@ pub(crate) unsafe extern "C" fn tpulab_copy_from_host(dst: *const TlTensor, data
 /// # Safety
 /// `src` is a device tensor, `data` room for as many bytes as it has.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tpulab_copy_to_host(src: *const TlTensor, data: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn tpulab_copy_to_host(
+    src: *const TlTensor,
+    data: *mut c_void,
+) -> c_int {
     guarded(|| {
         // SAFETY: the caller's promise.
         unsafe {
             let src = device_tensor(&*src)?;
             let length = byte_length(src.sizes, src.dtype)?;
-            let bytes: &mut [u8] =
-                if length == 0 { &mut [] } else { slice::from_raw_parts_mut(data.cast(), length) };
+            let bytes: &mut [u8] = if length == 0 {
+                &mut []
+            } else {
+                slice::from_raw_parts_mut(data.cast(), length)
+            };
             tpulab_engine::copy_to_host(&src, bytes)
         }
     })
@@ -117,14 +145,19 @@ pub(crate) unsafe extern "C" fn tpulab_copy_to_host(src: *const TlTensor, data: 
 fn byte_length(sizes: &[i64], dtype: DType) -> Result<usize> {
     sizes
         .iter()
-        .try_fold(dtype.size(), |bytes, &size| bytes.checked_mul(usize::try_from(size).ok()?))
+        .try_fold(dtype.size(), |bytes, &size| {
+            bytes.checked_mul(usize::try_from(size).ok()?)
+        })
         .ok_or_else(|| Error::value("a tensor too large for this machine's memory"))
 }
 
 /// # Safety
 /// Both are device tensors.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn tpulab_copy_device(dst: *const TlTensor, src: *const TlTensor) -> c_int {
+pub(crate) unsafe extern "C" fn tpulab_copy_device(
+    dst: *const TlTensor,
+    src: *const TlTensor,
+) -> c_int {
     guarded(|| {
         // SAFETY: the caller's promise.
         let (dst, src) = unsafe { (device_tensor(&*dst)?, device_tensor(&*src)?) };
@@ -166,7 +199,10 @@ pub(crate) unsafe extern "C" fn tpulab_memory_stats(device: i32, out: *mut i64) 
             0,
         ];
         // SAFETY: the caller's promise.
-        unsafe { out.cast::<[i64; 8]>().write(figures.map(|figure| figure as i64)) };
+        unsafe {
+            out.cast::<[i64; 8]>()
+                .write(figures.map(|figure| figure as i64))
+        };
     });
 }
 
