@@ -1,9 +1,9 @@
 """Own time an op: a strict add minus a raw PJRT loop of the same executable in the same process.
 
-The raw loop lives in the engine (a prepared argument struct, no events, old results destroyed). Batches of 200 dependent
-adds alternate; the figure is the difference of the medians. It is void when the raw loop itself is above 8 µs at 4x4:
-then the machine is too busy to tell. With the peer's Python in TPULAB_PEER_PYTHON (an environment with `torch_tpu`, and
-TPU_LIBRARY_PATH naming a plugin it can open), the peer's add is timed in rounds of its own between ours.
+The raw loop lives in the engine (a prepared argument struct, no events, old results destroyed). Batches of 200 adds,
+each of the last one's result, alternate; the figure is the difference of the medians. It is void when the raw loop
+itself is above 8 µs at 4x4: then the machine is too busy to tell. With the peer's Python in TPULAB_PEER_PYTHON (an
+environment with `torch_tpu`, and TPU_LIBRARY_PATH naming a plugin it can open), the peer's add is timed between ours.
 
     python tests/bench/overhead.py [--side 4] [--rounds 51] [--json FILE]
 """
@@ -51,7 +51,8 @@ class Peer:
         )
 
     def batch(self) -> float:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline())
@@ -65,7 +66,6 @@ class Peer:
 def measure(side: int, rounds: int) -> dict[str, object]:
     """Medians in µs an op."""
     import torch
-
     from tpulab import _control
 
     a, zero = torch.ones(side, side).to("tpu"), torch.zeros(side, side).to("tpu")

@@ -29,7 +29,8 @@ def test_loss_and_gradients(name: str) -> None:
     pairs = list(zip(model.named_parameters(), device_model.parameters(), strict=True))
     assert pairs
     for (label, theirs), mine in pairs:
-        assert theirs.grad is not None and mine.grad is not None, label
+        assert theirs.grad is not None, label
+        assert mine.grad is not None, label
         # What is zero but for rounding (the bias before a batch norm, a key's bias) has no error of its own.
         if theirs.grad.abs().max() < 1e-5 * largest:
             assert mine.grad.abs().max().item() < 1e-4 * largest, label

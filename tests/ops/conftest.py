@@ -1,5 +1,8 @@
-"""`--op NAME` runs one operator of PyTorch's database with all its dtypes and many more samples; `--every N` runs each
-N-th case, for a look at another plugin or mode."""
+"""Which operators run.
+
+`--op NAME` runs one operator of PyTorch's database with all its dtypes and many more samples; `--every N` runs each
+N-th case, for a look at another plugin or mode.
+"""
 
 import pytest
 

@@ -98,7 +98,7 @@ def move(value: Any, device: str) -> Any:
     def one(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
             return leaf.detach().to(device).requires_grad_(leaf.requires_grad)
-        if isinstance(leaf, torch.device) or leaf == "cpu" and isinstance(leaf, str):
+        if isinstance(leaf, torch.device) or (leaf == "cpu" and isinstance(leaf, str)):
             return torch.device(device)
         return leaf
 

@@ -19,8 +19,8 @@ def call(case: Case, arguments: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> 
 
 
 def compare(got: Any, want: Any, case: Case, told: str, strides: bool, where: str = "tpu") -> None:
-    mine, my_structure = tree_flatten(got)
-    theirs, their_structure = tree_flatten(want)
+    mine, _my_structure = tree_flatten(got)
+    theirs, _their_structure = tree_flatten(want)
     assert len(mine) == len(theirs), told
     for a, b in zip(mine, theirs, strict=True):
         if not isinstance(b, torch.Tensor):

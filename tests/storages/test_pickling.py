@@ -12,7 +12,8 @@ def test_pickle_and_deepcopy() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to("tpu")
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         for a, b in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
-            assert b.device.type == "tpu" and torch.equal(a.cpu(), b.cpu())
+            assert b.device.type == "tpu"
+            assert torch.equal(a.cpu(), b.cpu())
             assert a.data_ptr() != b.data_ptr()
 
 

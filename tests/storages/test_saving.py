@@ -1,5 +1,6 @@
 """Saved models read back, on the device, on the CPU, and where the package is not installed."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -117,5 +118,5 @@ def test_data_pointers_tell_sharing_and_are_exact_in_a_double() -> None:
     assert row.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
     others = [torch.zeros(8, 8, device="tpu") for _ in range(20)]
     ranges = sorted((t.data_ptr(), t.data_ptr() + 256) for t in [x, *others])
-    assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
     assert all(int(float(end)) == end and end < 2**53 for _, end in ranges)

@@ -54,7 +54,8 @@ def test_a_device_copy_is_its_own() -> None:
 def test_every_dtype_there_and_back(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     source = (torch.arange(torch.Size(shape).numel()).reshape(shape) % 7).to(dtype)
     back = source.to("tpu").cpu()
-    assert back.dtype == dtype and torch.equal(back, source)
+    assert back.dtype == dtype
+    assert torch.equal(back, source)
 
 
 def test_layouts_survive() -> None:
@@ -84,7 +85,8 @@ def test_partial_writes_from_the_host() -> None:
 def test_writes_into_host_views() -> None:
     host = torch.zeros(3, 4)
     host[:, 1].copy_(torch.arange(3.0).to("tpu"))
-    assert host[:, 1].tolist() == [0, 1, 2] and host.sum() == 3
+    assert host[:, 1].tolist() == [0, 1, 2]
+    assert host.sum() == 3
 
 
 def test_devices_copy_among_each_other() -> None:
@@ -105,7 +107,7 @@ def test_a_device_that_is_not_there_raises() -> None:
 
 def test_mixed_devices_raise() -> None:
     a, b = torch.ones(2, device="tpu:0"), torch.ones(2, device="tpu:1")
-    with pytest.raises(RuntimeError, match="tpu:0.*tpu:1"):
+    with pytest.raises(RuntimeError, match=r"tpu:0.*tpu:1"):
         a + b
     with pytest.raises(RuntimeError, match="same device"):
         a + torch.ones(2)

@@ -140,7 +140,7 @@ def make(rng: random.Random) -> Chain:
     for index in range(rng.randrange(3, 9)):
         writable = index > 0 and not _overlaps(now)
         roll = rng.random()
-        if writable and wants_write and (roll < 0.4 or chain.writes == 0 and index >= 2):
+        if writable and wants_write and (roll < 0.4 or (chain.writes == 0 and index >= 2)):
             text, step = _write(rng, now)
             chain.writes += 1
         elif roll < 0.85:

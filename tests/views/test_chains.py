@@ -33,7 +33,7 @@ def test_random_chains_equal_the_cpu(part: int) -> None:
         got = chain.run(chain.base().to("tpu"))
         for step, (want, have) in enumerate(zip(expected, got, strict=True)):
             told = f"seed {SEED} part {part} chain {number}: {chain.shape} {chain.dtype} {chain.text}, tensor {step}"
-            assert have.shape == want.shape and have.dtype == want.dtype, told
+            assert (have.shape, have.dtype) == (want.shape, want.dtype), told
             assert have.stride() == want.stride(), f"{told}: strides {have.stride()} and {want.stride()}"
             assert torch.equal(have.cpu(), want), f"{told}:\n{have.cpu()}\n{want}"
     assert writes * 2 >= TOTAL // PARTS

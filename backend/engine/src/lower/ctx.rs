@@ -537,7 +537,7 @@ impl<'a> Ctx<'a> {
         Ok(Start::Runtime { offset, starts })
     }
 
-    /// State of the op's random stream, u64[3]: distinct for every draw of the generator.
+    /// State of the op's random stream, u64\[3\]: distinct for every draw of the generator.
     pub(crate) fn rng_state(&mut self) -> Value {
         self.params.push(ParamSpec::Rng);
         self.b.param(DType::U64, &[3])

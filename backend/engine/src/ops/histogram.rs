@@ -80,7 +80,7 @@ fn range(c: &mut Ctx<'_>, flat: &Value, low: f64, high: f64) -> Result<(Value, V
     Ok((low, high))
 }
 
-/// Sum of `weights` [n] in each of `count` bins; numbers in `bins` [n] beyond them are left out.
+/// Sum of `weights` \[n\] in each of `count` bins; numbers in `bins` \[n\] beyond them are left out.
 pub(crate) fn count_bins(
     c: &mut Ctx<'_>,
     bins: &Value,

@@ -16,15 +16,15 @@ pub(crate) fn register(r: &mut Registry) {
 /// Everything about labels i and classes j of rows n.
 struct Labels {
     input: Value,
-    /// [n, j]
+    /// \[n, j\]
     x: Value,
-    /// [n, i, j]: label i of the row is class j, and stands before the first −1.
+    /// \[n, i, j\]: label i of the row is class j, and stands before the first −1.
     hot: Value,
-    /// [n, j]: some label is class j.
+    /// \[n, j\]: some label is class j.
     is_target: Value,
-    /// [n, i, j]: 1 − x[label i] + x[j].
+    /// \[n, i, j\]: 1 − x\[label i\] + x\[j\].
     margins: Value,
-    /// [n, i, j]: the margin is positive, i a label, j none.
+    /// \[n, i, j\]: the margin is positive, i a label, j none.
     counted: Value,
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("multi_margin_loss_backward", multi_margin_backward);
 }
 
-/// The margins max(0, margin − x[y] + x[j]) that count, over the dims of the scores; where they count; the weight of
+/// The margins max(0, margin − x\[y\] + x\[j\]) that count, over the dims of the scores; where they count; the weight of
 /// each place; and the exponent.
 struct Margins {
     margins: Value,

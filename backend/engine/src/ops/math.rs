@@ -178,7 +178,7 @@ fn kind(c: &mut Ctx<'_>, f: impl Fn(&Formula) -> Formula) -> Result<Lowered> {
     }
 }
 
-/// log(x / (1 - x)), x first held in [eps, 1 - eps].
+/// log(x / (1 - x)), x first held in \[eps, 1 - eps\].
 fn logit(c: &mut Ctx<'_>) -> Result<Lowered> {
     let ([x], dtype) = floats(c, ["self"])?;
     let held = match bounds(c, dtype)? {

@@ -31,7 +31,7 @@ pub(crate) fn register(r: &mut Registry) {
 
 // ---- helpers
 
-/// For each query [rows, m], how many elements of its sorted row [rows, n] are not greater: I32, or I64 for long rows.
+/// For each query \[rows, m\], how many elements of its sorted row \[rows, n\] are not greater: I32, or I64 for long rows.
 pub(super) fn count_not_greater(c: &mut Ctx<'_>, sorted: &Value, queries: &Value) -> Result<Value> {
     let (rows, n) = (sorted.dims[0], sorted.dims[1]);
     let dtype = index_type(rows * n + 1);
@@ -72,7 +72,7 @@ fn few(count: i64, n: i64) -> bool {
     count * i64::from(n.max(2).ilog2()) < n
 }
 
-/// For each number below `count`, how many of these rising sums [n] are not greater.
+/// For each number below `count`, how many of these rising sums \[n\] are not greater.
 fn search_places(c: &mut Ctx<'_>, scan: &Value, count: i64) -> Result<Value> {
     let sorted = c.b.reshape(scan, &[1, scan.numel()])?;
     let queries = c.b.iota(scan.dtype, &[1, count], 1)?;
@@ -80,7 +80,7 @@ fn search_places(c: &mut Ctx<'_>, scan: &Value, count: i64) -> Result<Value> {
     Ok(c.b.reshape(&places, &[count])?)
 }
 
-/// Places of the first `count` true elements of a mask with these inclusive counts [n].
+/// Places of the first `count` true elements of a mask with these inclusive counts \[n\].
 fn first_places(c: &mut Ctx<'_>, scan: &Value, count: i64) -> Result<Value> {
     let n = scan.numel();
     if few(count, n) {
@@ -125,7 +125,7 @@ fn last_of(c: &mut Ctx<'_>, x: &Value) -> Result<Value> {
     Ok(c.b.reshape(&last, &[])?)
 }
 
-/// Coordinates of flat places in row-major `sizes`: [rank, places].
+/// Coordinates of flat places in row-major `sizes`: \[rank, places\].
 fn coordinates(c: &mut Ctx<'_>, places: &Value, sizes: &[i64]) -> Result<Value> {
     let n = places.numel();
     let strides = row_major(sizes);
@@ -243,7 +243,7 @@ fn scan_of(h: &HostCtx<'_>, mask: &Tensor, sizes: &[i64]) -> Result<(Tensor, i64
     Ok((scan, count))
 }
 
-/// `nonzero`: [count, rank], the places of each dim side by side.
+/// `nonzero`: \[count, rank\], the places of each dim side by side.
 pub(super) fn nonzero_of(h: &HostCtx<'_>, x: &Tensor) -> Result<Tensor> {
     let device = x.cell.device();
     let rank = x.sizes.len() as i64;

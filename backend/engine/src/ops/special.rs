@@ -138,7 +138,7 @@ fn mvlgamma(c: &mut Ctx<'_>) -> Result<Lowered> {
     finish(c, &(sum + constant), dtype)
 }
 
-/// Chebyshev coefficients, highest first, of exp(-x) I0(x) over x in [0, 8], in t = x / 4 - 1.
+/// Chebyshev coefficients, highest first, of exp(-x) I0(x) over x in \[0, 8\], in t = x / 4 - 1.
 const I0_SMALL: [f64; 30] = [
     -4.415341646379439e-18,
     3.3307945188222384e-17,
