@@ -249,7 +249,7 @@ def test_the_dashboard_on_the_real_engine() -> None:
     assert "sum" in text
     assert len(html.encode()) < 64 * 1024
     for view in ("hbm", "devices", "doctor"):
-        assert "no device" not in _magics.render(view)[1]
+        assert "says no" not in _magics.render(view)[1]
 
 
 def test_the_doctor_is_content(capsys: pytest.CaptureFixture[str]) -> None:

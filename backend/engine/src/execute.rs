@@ -245,13 +245,16 @@ fn execute(
                     device,
                     take()?,
                 ));
+                if program.quick {
+                    value.settle();
+                }
                 last = Some(value.clone());
                 cells.push(Some(Cell::ready(device, spec.nbytes, value)));
             }
             OutKind::Arg | OutKind::Undefined => cells.push(None),
         }
     }
-    for (slot, _) in &program.written {
+    for (slot, donated) in &program.written {
         let snapshot = &call.slots[*slot].snapshot;
         let value = Arc::new(Value::on_device(
             snapshot.dtype,
@@ -261,11 +264,16 @@ fn execute(
         ));
         last = Some(value.clone());
         if let Some((_, guard)) = locks.iter_mut().find(|(locked, _)| locked == slot) {
+            if donated.is_some_and(|param| !pinned.contains(&(param as i64)))
+                && let Slot::Ready(old) = &**guard
+            {
+                old.settle();
+            }
             **guard = Slot::Ready(value);
         }
     }
     drop(locks);
-    if let Some(value) = last {
+    if let Some(value) = last.filter(|_| !program.quick) {
         runtime.enqueued(device, &value)?;
     }
     Ok(Outputs {

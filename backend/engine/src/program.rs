@@ -17,6 +17,9 @@ use crate::registry::{Layout, LowerFn, Lowered, Op, OpDef};
 use crate::runtime::Runtime;
 use crate::view::{Plan, numel, row_major};
 
+/// Elements of the largest value of a program that counts as quick.
+const QUICK_BELOW: i64 = 2 * 1024;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ParamSpec {
     /// The value of a storage.
@@ -86,6 +89,8 @@ pub(crate) struct Program {
     /// Storages whose value is replaced, in result order after `new`; and the parameter donated to each.
     pub written: Vec<(usize, Option<usize>)>,
     pub guards: Vec<(usize, Plan)>,
+    /// All its values are so small that it is done microseconds after what it waits for: nobody awaits it for itself.
+    pub quick: bool,
 }
 
 /// A program and the numbers it was built for.
@@ -390,6 +395,7 @@ fn compile(runtime: &Runtime, finished: Finished, placed: Placed) -> Result<Buil
         new: placed.new.into_iter().map(|(new, _)| new).collect(),
         written: targets,
         guards,
+        quick: largest < QUICK_BELOW,
     };
     Ok(Built {
         program,

@@ -25,7 +25,7 @@ use crate::value::Value;
 const LEVEL_0_BELOW: i64 = 2 * 1024;
 const LEVEL_1_BELOW: i64 = 64 * 1024;
 const NUMBERS_KEPT: usize = 4096;
-const IN_FLIGHT: usize = 1024;
+const IN_FLIGHT: usize = 256;
 
 type InFlight = Mutex<VecDeque<Weak<Value>>>;
 type NumberCache = Mutex<FxHashMap<(u64, DType), Arc<Buffer>>>;
@@ -38,6 +38,8 @@ pub(crate) struct Runtime {
     /// Small constants already on the device, a map a device.
     numbers: [NumberCache; MAX_DEVICES],
     in_flight: [InFlight; MAX_DEVICES],
+    /// Results that were dropped before they were computed.
+    outliving: [Mutex<VecDeque<Buffer>>; MAX_DEVICES],
 }
 
 /// A reset moves on to the next place; what ran before stays loaded, for its buffers to be freed by.
@@ -111,6 +113,7 @@ fn open() -> Result<&'static Runtime> {
         numbers: [const { Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher)) };
             MAX_DEVICES],
         in_flight: [const { Mutex::new(VecDeque::new()) }; MAX_DEVICES],
+        outliving: [const { Mutex::new(VecDeque::new()) }; MAX_DEVICES],
     };
     Ok(place().get_or_init(|| runtime))
 }
@@ -139,6 +142,20 @@ pub fn device_count() -> usize {
         || settings::current().devices,
         |runtime| runtime.client.device_count(),
     )
+}
+
+/// Keeps the result of a running program that nobody holds any more, until it is computed.
+pub(crate) fn outlive(device: usize, buffer: Buffer) {
+    let Some(runtime) = started() else { return };
+    let mut done = Vec::new();
+    let mut outliving = runtime.outliving[device].lock();
+    while outliving
+        .front()
+        .is_some_and(|oldest| !matches!(oldest.is_ready(), Ok(false)))
+    {
+        done.extend(outliving.pop_front());
+    }
+    outliving.push_back(buffer);
 }
 
 /// Waits until all work enqueued on the device (or on all) is done.
@@ -256,6 +273,10 @@ impl Runtime {
         let waiting = std::mem::take(&mut *self.in_flight[device].lock());
         for value in waiting.iter().filter_map(Weak::upgrade) {
             value.whole()?.wait()?;
+        }
+        let outliving = std::mem::take(&mut *self.outliving[device].lock());
+        for buffer in outliving {
+            buffer.wait()?;
         }
         Ok(())
     }

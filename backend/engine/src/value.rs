@@ -1,10 +1,13 @@
 //! An immutable device value: what a storage holds between two writes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use smallvec::SmallVec;
 use tpulab_pjrt::{Buffer, RawBuffer};
 use tpulab_stablehlo::{DType, Dims};
 
 use crate::error::{Error, Result};
+use crate::runtime;
 
 /// Where a value's shards lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,25 @@ pub struct Value {
     pub placement: Placement,
     pub owner: OwnerId,
     shards: SmallVec<[Buffer; 1]>,
+    /// Nothing to wait for once dropped: a program took the memory, or made so little that it is done in microseconds.
+    settled: AtomicBool,
+}
+
+impl Drop for Value {
+    /// A value dropped before it is computed is still work of its device, for a synchronization to await.
+    fn drop(&mut self) {
+        let Placement::Device(device) = self.placement else {
+            return;
+        };
+        if *self.settled.get_mut() || crate::forked() {
+            return;
+        }
+        for buffer in std::mem::take(&mut self.shards) {
+            if matches!(buffer.is_ready(), Ok(false)) {
+                runtime::outlive(device, buffer);
+            }
+        }
+    }
 }
 
 impl Value {
@@ -42,7 +64,13 @@ impl Value {
             placement: Placement::Device(device),
             owner: 0,
             shards,
+            settled: AtomicBool::new(false),
         }
+    }
+
+    /// Tells that nobody needs to wait for this value once it is dropped.
+    pub(crate) fn settle(&self) {
+        self.settled.store(true, Ordering::Relaxed);
     }
 
     pub fn shards(&self) -> &[Buffer] {
