@@ -293,8 +293,8 @@ torch.ones(2, device="tpu")
 x = torch.ones(2000, 2000, device="tpu")
 for _ in range(4):
     x = x @ x * 1e-3
-threading.Timer(0.01, _thread.interrupt_main).start()
 try:
+    threading.Timer(0.01, _thread.interrupt_main).start()
     for _ in range(10**6):
         torch.tpu.synchronize()
 except KeyboardInterrupt:
