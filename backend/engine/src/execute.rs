@@ -168,9 +168,16 @@ fn execute(
                     .iter_mut()
                     .find(|(locked, _)| locked == slot)
                     .map(|(_, guard)| guard);
-                let value = slot_value(runtime, &call.slots[*slot], guard)?;
-                raw.push(value.raw()?);
-                held.push(value);
+                let slot = &call.slots[*slot];
+                match (&slot.snapshot.value, guard) {
+                    // What is only read lives in its snapshot for the length of the call.
+                    (Some(value), None) => raw.push(value.raw()?),
+                    (_, guard) => {
+                        let value = slot_value(runtime, slot, guard)?;
+                        raw.push(value.raw()?);
+                        held.push(value);
+                    }
+                }
             }
             ParamSpec::Number { index, kind, dtype } => {
                 let buffer = runtime.number(device, *kind, call.numbers[*index], *dtype)?;
