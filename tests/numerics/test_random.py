@@ -48,12 +48,16 @@ def test_distributions() -> None:
     torch.manual_seed(0)
     n = 20_000
     uniform = torch.rand(n, device="tpu").cpu()
-    assert 0 <= uniform.min() and uniform.max() < 1
-    assert abs(uniform.mean() - 0.5) < 0.01 and abs(uniform.var() - 1 / 12) < 0.005
+    assert uniform.min() >= 0
+    assert uniform.max() < 1
+    assert abs(uniform.mean() - 0.5) < 0.01
+    assert abs(uniform.var() - 1 / 12) < 0.005
     normal = torch.randn(n, device="tpu").cpu()
-    assert abs(normal.mean()) < 0.03 and abs(normal.std() - 1) < 0.03 and normal.abs().max() > 3
+    assert abs(normal.mean()) < 0.03
+    assert abs(normal.std() - 1) < 0.03
+    assert normal.abs().max() > 3
     integers = torch.randint(10, (n,), device="tpu").cpu()
-    assert integers.min() == 0 and integers.max() == 9
+    assert (integers.min(), integers.max()) == (0, 9)
     assert (torch.bincount(integers, minlength=10) - n / 10).abs().max() < 250
     kept = nn.functional.dropout(torch.ones(n, device="tpu"), 0.3).cpu()
     assert abs((kept == 0).float().mean() - 0.3) < 0.02
