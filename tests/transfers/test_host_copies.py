@@ -103,6 +103,9 @@ def test_devices_copy_among_each_other() -> None:
 def test_a_device_that_is_not_there_raises() -> None:
     with pytest.raises(RuntimeError, match="tpu:9"):
         torch.zeros(1, device="tpu:9")
+    torch.zeros(1, device="tpu")
+    with pytest.raises(RuntimeError, match="tpu:9"):
+        torch.tpu.synchronize(9)
 
 
 def test_mixed_devices_raise() -> None:

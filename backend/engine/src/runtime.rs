@@ -166,7 +166,13 @@ pub fn synchronize(device: Option<usize>) -> Result<()> {
     if crate::forked() {
         return Err(Error::Forked);
     }
-    let devices = device.map_or(0..device_count(), |one| one..one + 1);
+    let count = device_count();
+    if let Some(device) = device.filter(|&device| device >= count) {
+        return Err(Error::runtime(format!(
+            "tpu:{device} is not there: this process has {count} devices"
+        )));
+    }
+    let devices = device.map_or(0..count, |one| one..one + 1);
     for device in devices {
         runtime.drain(device)?;
     }
