@@ -21,6 +21,11 @@ def seed() -> int:
 SEED = seed()
 
 
+def moving(x: torch.Tensor) -> list[int]:
+    """Strides of the dims that have a second element; that of a dim of size 1 means nothing."""
+    return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_chains_equal_the_cpu(part: int) -> None:
     rng = random.Random(SEED * PARTS + part)
@@ -34,7 +39,7 @@ def test_random_chains_equal_the_cpu(part: int) -> None:
         for step, (want, have) in enumerate(zip(expected, got, strict=True)):
             told = f"seed {SEED} part {part} chain {number}: {chain.shape} {chain.dtype} {chain.text}, tensor {step}"
             assert (have.shape, have.dtype) == (want.shape, want.dtype), told
-            assert have.stride() == want.stride(), f"{told}: strides {have.stride()} and {want.stride()}"
+            assert moving(have) == moving(want), f"{told}: strides {have.stride()} and {want.stride()}"
             assert torch.equal(have.cpu(), want), f"{told}:\n{have.cpu()}\n{want}"
     assert writes * 2 >= TOTAL // PARTS
 
