@@ -351,13 +351,17 @@ fn poison_donated(program: &Program, locks: &mut Locks<'_>, pinned: &[i64], erro
     }
 }
 
-/// Runs an internal op and returns its outputs as tensors.
+/// Runs the lowering registered as `name` on named arguments and returns its outputs as tensors.
 pub(crate) fn run_internal(
-    op: &'static Op,
-    args: &[ArgRef<'_>],
+    name: &'static str,
+    args: &[(&str, ArgRef<'_>)],
+    returns: usize,
     context: &CallContext<'_>,
 ) -> Result<SmallVec<[Tensor; 2]>> {
-    let outputs = run(op, args, context)?;
+    let names: Vec<&str> = args.iter().map(|(name, _)| *name).collect();
+    let op = registry::internal(name, &names, returns)?;
+    let values: Vec<ArgRef<'_>> = args.iter().map(|(_, value)| value.clone()).collect();
+    let outputs = run(op, &values, context)?;
     stats::COUNTERS.internal.fetch_add(1, Ordering::Relaxed);
     Tensor::from_outputs(&outputs)
 }

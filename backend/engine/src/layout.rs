@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use smallvec::smallvec;
 use tpulab_stablehlo::Dims;
 
-use crate::view::row_major;
+use crate::view::{is_contiguous, row_major};
 
 /// Every element once, in some order of the dims, without gaps.
 pub(crate) fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
@@ -28,15 +28,11 @@ pub(crate) fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
 pub(crate) fn memory_order(sizes: &[i64], strides: &[i64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     // Size-1 dims have no place of their own: they stay beside their neighbours.
-    if is_row_major(sizes, strides) {
+    if is_contiguous(sizes, strides) {
         return order;
     }
     order.sort_by(|&a, &b| strides[b].cmp(&strides[a]));
     order
-}
-
-fn is_row_major(sizes: &[i64], strides: &[i64]) -> bool {
-    crate::view::is_contiguous(sizes, strides)
 }
 
 fn strides_in_order(sizes: &[i64], order: &[usize]) -> Dims {
@@ -101,7 +97,7 @@ pub(crate) fn pointwise(out: &[i64], operands: &[(&[i64], &[i64])]) -> Dims {
     {
         if full
             .iter()
-            .all(|(sizes, strides)| is_row_major(sizes, strides))
+            .all(|(sizes, strides)| is_contiguous(sizes, strides))
         {
             return row_major(out);
         }

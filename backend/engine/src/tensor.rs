@@ -143,10 +143,7 @@ impl HostCtx<'_> {
         args: &[(&str, ArgRef<'_>)],
         returns: usize,
     ) -> Result<SmallVec<[Tensor; 2]>> {
-        let names: Vec<&str> = args.iter().map(|(name, _)| *name).collect();
-        let op = registry::internal(name, &names, returns)?;
-        let values: Vec<ArgRef<'_>> = args.iter().map(|(_, value)| value.clone()).collect();
-        run_internal(op, &values, self.context)
+        run_internal(name, args, returns, self.context)
     }
 
     /// The same op on other arguments, which need nothing on the host any more.

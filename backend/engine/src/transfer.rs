@@ -163,10 +163,7 @@ fn cast(src: &TensorRef<'_>, dtype: DType) -> Result<Tensor> {
 }
 
 fn internal(name: &'static str, args: &[(&str, ArgRef<'_>)], device: usize) -> Result<Tensor> {
-    let names: Vec<&str> = args.iter().map(|(name, _)| *name).collect();
-    let op = registry::internal(name, &names, 1)?;
-    let values: Vec<ArgRef<'_>> = args.iter().map(|(_, value)| value.clone()).collect();
-    let mut outputs = run_internal(op, &values, &CallContext::plain(device))?;
+    let mut outputs = run_internal(name, args, 1, &CallContext::plain(device))?;
     outputs
         .pop()
         .ok_or_else(|| Error::runtime(format!("{name} gave no output")))

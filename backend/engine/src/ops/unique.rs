@@ -210,6 +210,12 @@ fn sort_rows(c: &mut Ctx<'_>, rows: &Value) -> Result<(Value, Value)> {
         .into_iter()
         .nth(1)
         .ok_or_else(|| Error::runtime("a sort gave no result"))?;
+    let rows = take_rows(c, rows, &places, false)?;
+    Ok((rows, places))
+}
+
+/// The rows at `places`.
+fn take_rows(c: &mut Ctx<'_>, rows: &Value, places: &Value, sorted: bool) -> Result<Value> {
     let dims = GatherDims {
         offset_dims: (1..rows.rank()).collect(),
         collapsed_slice_dims: vec![0],
@@ -219,8 +225,7 @@ fn sort_rows(c: &mut Ctx<'_>, rows: &Value) -> Result<(Value, Value)> {
     };
     let mut slices = rows.dims.to_vec();
     slices[0] = 1;
-    let rows = c.b.gather(rows, &places, &dims, &slices, false)?;
-    Ok((rows, places))
+    Ok(c.b.gather(rows, places, &dims, &slices, sorted)?)
 }
 
 /// One row of each run, the number of the run each row of the operand is in, and the lengths of the runs.
@@ -232,16 +237,7 @@ fn unique_take(c: &mut Ctx<'_>) -> Result<Lowered> {
     let n = rows.dims[0];
     let numbers = c.b.iota(ranks.dtype, &[count], 0)?;
     let starts = insertion_places(c, &ranks, &numbers, false)?;
-    let dims = GatherDims {
-        offset_dims: (1..rows.rank()).collect(),
-        collapsed_slice_dims: vec![0],
-        start_index_map: vec![0],
-        index_vector_dim: 1,
-        ..GatherDims::default()
-    };
-    let mut slices = rows.dims.to_vec();
-    slices[0] = 1;
-    let taken = c.b.gather(&rows, &starts, &dims, &slices, true)?;
+    let taken = take_rows(c, &rows, &starts, true)?;
     let end = c.b.splat(starts.dtype, n, &[1])?;
     let later = c.b.slice_dim(&starts, 0, 1, count, 1)?;
     let ends = c.b.concatenate(&[later, end], 0)?;
